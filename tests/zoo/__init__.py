@@ -1,0 +1,1 @@
+"""Models, operations and random graphs that the tests drive."""
