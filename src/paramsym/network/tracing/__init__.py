@@ -1,0 +1,1 @@
+"""From a running module to functional nodes: the machinery behind `network.trace`."""
