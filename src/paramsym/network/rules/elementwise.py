@@ -1,0 +1,334 @@
+"""Operations entry by entry: sums, products, and functions of one number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from paramsym.network.activations import ActivationFacts, facts_of_op
+from paramsym.network.axes import Kind, Leaf, Tree, leaves
+from paramsym.network.charges import ZERO
+from paramsym.network.flow import Support
+from paramsym.network.rules import rule
+from paramsym.network.rules.contract import combine, kept
+from paramsym.network.solve import Op, Pairs, Result
+from paramsym.network.values import Cell, Charge, Value, cells, picked, stretched
+
+# sums ---------------------------------------------------------------------------------------------
+
+
+@rule("aten.add.Tensor", "aten.sub.Tensor")
+def add_rule(op: Op) -> Result:
+    """Both terms carry the same element; a constant is shifted back by a bias, or fixes it."""
+    sign = -1.0 if op.name == "sub" else 1.0
+    return add(op, as_value(op, op[0]), as_value(op, op[1]), sign)
+
+
+def as_value(op: Op, item: Any) -> Value:
+    """A tensor argument, or a number as a tensor without axes."""
+    return item if isinstance(item, Value) else op.engine.fixed(())
+
+
+def add(op: Op, a: Value, b: Value, sign: float = 1.0) -> Value:
+    """``a + sign * b``."""
+    engine = op.engine
+    rank = max(len(a.axes), len(b.axes))
+    a, b = engine.broadcast(a, rank), engine.broadcast(b, rank)
+    for one, other in ((a, b), (b, a)):
+        shifted = _shifted_by_constant(op, one, other)
+        if shifted is not None:
+            return shifted
+    b = engine.apart(a, b)
+    flow = _sum_flow(op, a, b, sign)
+    pairs = engine.aligned(a, b, [(k, k) for k in range(rank)])
+    shape = [max(x.size, y.size) for x, y in zip(a.axes, b.axes, strict=True)]
+    if pairs is None:
+        return engine.fixed(shape, op.node.index)
+    for axis in pairs:
+        for xs, ys in axis:
+            for x, y in zip(xs, ys, strict=True):
+                same_leaf(op, x, y)
+    axes = [
+        picked(*(engine.factors.resolve(stretched(t, n)) for t in (x, y)))
+        for x, y, n in zip(a.axes, b.axes, shape, strict=True)
+    ]
+    result = Value(tuple(axes), node=op.node.index, free=a.free and b.free, flow=flow)
+    if engine.final:
+        result = replace(result, charges=equal_charges(op, a, b, pairs))
+    return result
+
+
+def same_leaf(op: Op, x: Leaf, y: Leaf) -> None:
+    """Two index sets of a sum move alike."""
+    factors = op.engine.factors
+    if x.factor is not None and y.factor is not None:
+        factors.same(x, y, f"{op.where} adds it to something that moves in another way")
+        return
+    for one, other in ((x, y), (y, x)):
+        if one.factor is None and other.factor is not None and one.what != "zero":
+            kind = Kind.PERMUTATION if one.what == "uniform" else Kind.FIXED
+            factors.lower(other, kind, f"{op.where} adds it to values that stay")
+
+
+def equal_charges(op: Op, a: Value, b: Value, pairs: list[Pairs]) -> dict[Cell, Charge]:
+    """The charges of a sum, block by block; a block of zeros takes any."""
+    engine = op.engine
+    found: dict[Cell, Charge] = {}
+    for matched in blocks(pairs):
+        zero_a = any(x.what == "zero" and x.factor is None for x, _ in matched)
+        zero_b = any(y.what == "zero" and y.factor is None for _, y in matched)
+        names = {y.slot: x.slot for x, y in matched if None not in (x.factor, y.factor)}
+        one = a.charge(x for x, _ in matched)
+        other = b.charge(y for _, y in matched).rename(names)
+        if not zero_a and not zero_b:
+            engine.equal(one, other)
+        key = frozenset(kept(x, y).slot for x, y in matched)
+        found[key] = other if zero_a else one
+    return found
+
+
+def blocks(pairs: list[Pairs]) -> list[list[tuple[Leaf, Leaf]]]:
+    """Every choice of one pure product per axis, as matched leaves."""
+    found: list[list[tuple[Leaf, Leaf]]] = [[]]
+    for axis in pairs:
+        found = [[*block, *zip(xs, ys, strict=True)] for block in found for xs, ys in axis]
+    return found
+
+
+def _sum_flow(op: Op, a: Value, b: Value, sign: float) -> int | None:
+    """The shift of a sum; a parameter that nothing else reads is a source of shifts."""
+    flows = op.engine.flows
+    shape = tuple(max(x.size, y.size) for x, y in zip(a.axes, b.axes, strict=True))
+    inputs, factors = [], []
+    for value, factor in ((a, 1.0), (b, sign)):
+        flow = value.flow
+        if flow is None and value.bias is not None:
+            flow = source(op, value, value.bias)
+        if flow is not None:
+            inputs.append(flow)
+            factors.append(factor)
+    if not inputs:
+        return None
+    support = frozenset().union(*(_aligned_support(op, i, len(shape)) for i in inputs))
+    return flows.add("sum", tuple(inputs), shape, support, factors=factors)
+
+
+def _aligned_support(op: Op, flow: int, rank: int) -> Support:
+    step = op.engine.flows.steps[flow]
+    offset = rank - len(step.shape)
+    return frozenset(axis + offset for axis in step.support)
+
+
+def source(op: Op, value: Value, name: str) -> int:
+    """The step at which shifts of a bias enter."""
+    own = op.engine.own[name].shape
+    return op.engine.flows.source(name, own, value.shape, varying(value))
+
+
+def varying(value: Value) -> Support:
+    """The axes along which a tensor's entries differ."""
+    return frozenset(
+        k for k, axis in enumerate(value.axes) if axis.size > 1 and not is_uniform(axis)
+    )
+
+
+def is_uniform(axis: Tree) -> bool:
+    """Whether a tensor is constant along an axis."""
+    return isinstance(axis, Leaf) and axis.factor is None and axis.what == "uniform"
+
+
+def _shifted_by_constant(op: Op, a: Value, b: Value) -> Value | None:
+    """``a + b`` for a fixed tensor ``b`` of known values, if a bias takes back what that shifts."""
+    engine = op.engine
+    if a.free or not known_constant(op, b):
+        return None
+    key = f"constant {op.node.index}"
+    if not engine.absorbed(key):
+        return None
+    shape = tuple(max(x.size, y.size) for x, y in zip(a.axes, b.axes, strict=True))
+    if a.shape != shape:
+        return None
+    step = engine.constant_step(key, a, "fixed", constant_spec(op, b), varying_of(a))
+    inputs = (step,) if a.flow is None else (a.flow, step)
+    support = frozenset().union(*(engine.flows.steps[i].support for i in inputs))
+    flow = engine.flows.add("sum", inputs, shape, support, factors=[1.0] * len(inputs))
+    return replace(a, flow=flow, node=op.node.index, expression=None, bias=None)
+
+
+def known_constant(op: Op, value: Value) -> bool:
+    """Whether a tensor is a number written in the model."""
+    return value.free and value.node < 0 and not value.axes
+
+
+def constant_spec(op: Op, value: Value) -> float:
+    """The number that a scalar argument is."""
+    numbers = [arg for arg in op.args if isinstance(arg, (int, float))]
+    return float(numbers[0]) * (-1.0 if op.name == "sub" else 1.0)
+
+
+def varying_of(value: Value) -> Support:
+    """The axes along which an element may act on a tensor."""
+    return frozenset(
+        k for k, axis in enumerate(value.axes) if any(x.factor is not None for x in leaves(axis))
+    )
+
+
+# products -----------------------------------------------------------------------------------------
+
+
+@rule("aten.mul.Tensor", "aten.div.Tensor")
+def multiply(op: Op) -> Result:
+    """Products entry by entry: scales add, an index set is shared, a number changes nothing."""
+    power = -1 if op.name == "div" else 1
+    if not isinstance(op[1], Value):
+        return scaled(op, op[0], float(op[1]) ** power)
+    if not isinstance(op[0], Value):
+        return pointwise(op, op[1], facts_of_op(op.node.op, op.node.args, op.node.kwargs))
+    return product_of(op, op[0], op[1], power)
+
+
+def product_of(op: Op, a: Value, b: Value, power: int = 1) -> Value:
+    """``a * b ** power``, broadcast."""
+    engine = op.engine
+    if a.node == b.node >= 0 and a.shape == b.shape:
+        return squared(op, a) if power == 1 else engine.fixed(a.shape, op.node.index)
+    rank = max(len(a.axes), len(b.axes))
+    a, b = engine.broadcast(a, rank), engine.broadcast(b, rank)
+    if power == 1 and len(varying_of(a)) < len(varying_of(b)):
+        a, b = b, a
+    return combine(op, a, b, [(k, k) for k in range(rank)], power=power)
+
+
+def squared(op: Op, x: Value) -> Value:
+    """``x * x``: signs are lost, scales double."""
+    value = pointwise(op, x, facts_of_op("aten.pow.Tensor_Scalar", (op.node.args[0], 2), {}))
+    assert isinstance(value, Value)
+    return value
+
+
+def scaled(op: Op, x: Value, factor: float) -> Value:
+    """A tensor times a number: whatever moves the tensor moves the result."""
+    flow = x.flow
+    if flow is not None:
+        step = op.engine.flows.steps[flow]
+        flow = op.engine.flows.add("sum", (flow,), step.shape, step.support, factors=[factor])
+    return replace(x, flow=flow, node=op.node.index, expression=None, bias=None)
+
+
+@rule("aten.neg.default")
+def negate(op: Op) -> Result:
+    """Minus commutes with every linear map."""
+    return scaled(op, op[0], -1.0)
+
+
+@rule("aten.clone.default", "aten.detach.default", "aten.alias.default", "aten.contiguous.default")
+def unchanged(op: Op) -> Result:
+    """The same values."""
+    return replace(op[0], node=op.node.index)
+
+
+@rule("aten._to_copy.default")
+def converted(op: Op) -> Result:
+    """Another floating type changes nothing; an integer type is a step function."""
+    dtype = op.node.dtype
+    if dtype is None or not dtype.is_floating_point:
+        return None
+    return replace(op[0], node=op.node.index)
+
+
+# functions of one number --------------------------------------------------------------------------
+
+
+def pointwise(op: Op, x: Value, facts: ActivationFacts | None) -> Result:
+    """A function of one number, entry by entry, through the facts that were probed of it."""
+    if facts is None:
+        return None
+    if x.free:
+        return op.engine.fixed(x.shape, op.node.index)
+    engine = op.engine
+    if facts.linear:
+        engine.flows.wall(x.flow)
+        return replace(x, node=op.node.index, flow=None, bias=None, expression=None)
+    if summed_square(op):
+        return Value(x.axes, node=op.node.index, square=x)
+    engine.entrywise(x, f"{op.where} works entry by entry")
+    key = f"reflection {op.node.index}"
+    flow = None
+    reflected = facts.reflection == "affine" and engine.absorbed(key)
+    if reflected:
+        constant = facts.reflection_constant
+        flow = engine.constant_step(key, x, "reflect", constant, varying_of(x))
+    shifted = _exponential(op, x, facts.rate) if facts.exponential else None
+    if shifted is None:
+        engine.flows.wall(x.flow)
+    axes = tuple(_through(axis, facts) for axis in x.axes)
+    result = Value(axes, node=op.node.index, flow=flow)
+    if engine.final:
+        charges = {
+            frozenset(leaf.slot for leaf in cell): _image(op, x.charge(cell), facts, reflected)
+            for cell in cells(x.axes)
+        }
+        for cell, shift in (shifted or {}).items():
+            charges[cell] = charges[cell].plus(shift)
+        result = replace(result, charges=charges)
+    return result
+
+
+def _through(axis: Tree, facts: ActivationFacts) -> Tree:
+    """Zeros stay zeros only where the function fixes zero."""
+    if isinstance(axis, Leaf):
+        zero = axis.what == "zero" and axis.factor is None and not facts.zero_value
+        return replace(axis, what="uniform") if zero else axis
+    return replace(axis, children=tuple(_through(child, facts) for child in axis.children))
+
+
+def _image(op: Op, charge: Charge, facts: ActivationFacts, reflected: bool) -> Charge:
+    """The charge after the function: scales by the degree, signs by the parity."""
+    engine = op.engine
+    for _, form in charge.flips:
+        engine.signs.require_zero(form)
+    scale, sign = charge.scale, charge.sign
+    if facts.degree is None:
+        engine.scales.require_zero(scale)
+        scale = ZERO
+    else:
+        scale = scale.times(facts.degree)
+    if facts.even:
+        sign = ZERO
+    elif not facts.odd and not reflected:
+        engine.signs.require_zero(sign)
+        sign = ZERO
+    return Charge(scale, sign)
+
+
+def summed_square(op: Op) -> bool:
+    """Whether this node squares a tensor of which only sums are used: then it is a norm."""
+    graph, node = op.engine.graph, op.node
+    power = node.op == "aten.pow.Tensor_Scalar" and node.args[1] == 2
+    times_itself = node.op == "aten.mul.Tensor" and node.args[0] == node.args[1]
+    readers = [graph.nodes[user] for user in graph.users(node.index)]
+    sums = ("aten.sum.dim_IntList", "aten.mean.dim", "aten.sum.default", "aten.mean.default")
+    used = bool(readers) and node.index not in op.engine.outputs
+    return (power or times_itself) and used and all(reader.op in sums for reader in readers)
+
+
+def _exponential(op: Op, x: Value, rate: float) -> dict[Cell, Charge] | None:
+    """A shift of the exponent is a scale of the result, where a bias can make it."""
+    engine = op.engine
+    key = f"exponent {op.node.index}"
+    if x.flow is None or not engine.absorbed(key):
+        return None
+    support = varying_of(x)
+    charges, step = engine.log_shift(key, x, support, rate)
+    joint = support | engine.flows.steps[x.flow].support
+    flow = engine.flows.add("sum", (x.flow, step), x.shape, joint, factors=[1.0, -1.0])
+    engine.flows.wall(flow)
+    return charges
+
+
+@rule("any function of one number")
+def unary(op: Op) -> Result:
+    """Any other operation of one tensor, if it works entry by entry."""
+    tensors = list(op.values())
+    facts = facts_of_op(op.node.op, op.node.args, op.node.kwargs) if len(tensors) == 1 else None
+    return pointwise(op, tensors[0], facts) if facts is not None else None

@@ -1,0 +1,199 @@
+"""Normalisations and softmax."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paramsym.network.axes import Kind, Leaf, leaves
+from paramsym.network.charges import ZERO
+from paramsym.network.rules import rule
+from paramsym.network.rules.contract import combine
+from paramsym.network.rules.elementwise import add, product_of, varying_of
+from paramsym.network.rules.layout import view
+from paramsym.network.rules.reduce import squared_norm
+from paramsym.network.solve import Op, Result
+from paramsym.network.values import Charge, Value
+
+
+def per_channel(op: Op, vector: Value, like: Value) -> Value:
+    """A vector over channels, shaped to act on axis 1."""
+    return view(op, vector, (vector.shape[0], *(1 for _ in like.axes[2:])))
+
+
+def affine(op: Op, x: Value, weight: Value | None, bias: Value | None) -> Value:
+    """``weight * x + bias`` with the parameters of a normalisation."""
+    if weight is not None:
+        x = product_of(op, x, weight)
+    return x if bias is None else add(op, x, bias)
+
+
+@rule("aten.batch_norm.default")
+def batch_norm(op: Op) -> Result:
+    """In train mode statistics of the batch, in eval mode a diagonal affine map of the buffers."""
+    x, weight, bias, mean, variance, training, _, eps = op.args[:8]
+    weight = None if weight is None else per_channel(op, weight, x)
+    bias = None if bias is None else per_channel(op, bias, x)
+    if training or mean is None:
+        return affine(op, standardised(op, x, mean, variance, eps), weight, bias)
+    x = _minus_mean(op, x, mean)
+    return affine(op, _over_deviation(op, x, variance, eps), weight, bias)
+
+
+def standardised(op: Op, x: Value, mean: Value | None, variance: Value | None, eps: float) -> Value:
+    """``(x - mean) / sqrt(var + eps)`` over the batch: shifts of a channel vanish, signs pass.
+
+    Scales pass only where eps is 0.
+    """
+    engine = op.engine
+    engine.entrywise(x, f"{op.where} divides every channel by its deviation")
+    for k in (0, *range(2, len(x.axes))):
+        engine.factors.lower_tree(x.axes[k], Kind.PERMUTATION, f"{op.where} averages over it")
+    flow = x.flow
+    if flow is not None and not engine.flows.steps[flow].support <= {1}:
+        engine.flows.wall(flow)
+        flow = None
+    for buffer in (mean, variance):
+        if buffer is not None and buffer.node >= 0:
+            engine.track(engine.graph.nodes[buffer.node].target, x, flow, buffer is variance)
+    charges = {}
+    for cell, charge in x.charges.items():
+        if eps > 0:
+            engine.scales.require_zero(charge.scale)
+        engine.unflipped(charge)
+        other = [leaf for k, axis in enumerate(x.axes) if k != 1 for leaf in leaves(axis)]
+        charges[cell] = Charge(ZERO, engine.along(charge, other, op.where).sign)
+    return Value(x.axes, charges, node=op.node.index)
+
+
+@rule("batch_norm.running_mean", "batch_norm.running_var")
+def running_statistic(op: Op) -> Result:
+    """The buffer after the call, which follows what it is the statistic of."""
+    return op.engine.fixed(op.node.shape or (), op.node.index)
+
+
+def _minus_mean(op: Op, x: Value, mean: Value) -> Value:
+    """``x - mean`` for a buffer: if a bias takes the difference back, the buffer restricts nothing."""
+    engine = op.engine
+    key = f"mean {op.node.index}"
+    if not engine.absorbed(key):
+        return add(op, x, per_channel(op, mean, x), -1.0)
+    _attach(op, x, mean)
+    name = engine.graph.nodes[mean.node].target
+    step = engine.constant_step(key, x, "buffer", f"-{name}", varying_of(x))
+    inputs = (step,) if x.flow is None else (x.flow, step)
+    support = frozenset().union(*(engine.flows.steps[i].support for i in inputs))
+    flow = engine.flows.add("sum", inputs, x.shape, support, factors=[1.0] * len(inputs))
+    return replace(x, flow=flow, node=op.node.index, expression=None, bias=None)
+
+
+def _attach(op: Op, x: Value, buffer: Value) -> None:
+    """A buffer follows the permutations of the channels, and nothing else that moves them."""
+    engine = op.engine
+    pairs = engine.aligned(x, per_channel(op, buffer, x), [(1, 0 + len(buffer.axes) - 1)])
+    for xs, ys in (pairs or [[]])[0]:
+        for channel, entry in zip(xs, ys, strict=True):
+            if channel.factor is None or entry.factor is None:
+                engine.factors.lower(channel, Kind.FIXED, f"{op.where} meets fixed channels")
+                engine.factors.lower(entry, Kind.FIXED, f"{op.where} meets fixed channels")
+            elif engine.factors.kind(channel) <= Kind.PERMUTATION:
+                engine.factors.share(channel, entry, f"{op.where} has a buffer entry per channel")
+            else:
+                engine.attached[entry.factor] = engine.graph.nodes[buffer.node].target
+
+
+def _over_deviation(op: Op, x: Value, variance: Value, eps: float) -> Value:
+    """``x / sqrt(variance + eps)``: a gain that does not move."""
+    variance = op.engine.broadcast(per_channel(op, variance, x), len(x.axes))
+    return combine(op, x, variance, [(k, k) for k in range(len(x.axes))], power=-1, eps=eps)
+
+
+@rule("aten.layer_norm.default")
+def layer_norm(op: Op) -> Result:
+    """Permutations of the normalised entries, and one sign for all of them."""
+    x, shape, weight, bias, eps = op.args[:5]
+    axes = list(range(len(x.axes) - len(shape), len(x.axes)))
+    return affine(op, centred(op, x, axes, eps), weight, bias)
+
+
+def centred(op: Op, x: Value, axes: list[int], eps: float) -> Value:
+    """Mean zero and deviation one along some axes."""
+    engine = op.engine
+    for k in axes:
+        engine.factors.lower_tree(x.axes[k], Kind.PERMUTATION, f"{op.where} subtracts a mean")
+    engine.flows.wall(x.flow)
+    lost = [leaf for k in axes for leaf in leaves(engine.factors.resolve(x.axes[k]))]
+    return replace(_normalised(op, x, lost, eps), flow=None)
+
+
+def _normalised(op: Op, x: Value, lost: list[Leaf], eps: float) -> Value:
+    """All entries along some axes carry one scale (none unless eps is 0) and one sign."""
+    engine = op.engine
+    charges = {}
+    total: Charge | None = None
+    for cell, charge in x.charges.items():
+        engine.unflipped(charge)
+        even = engine.along(charge, lost, op.where)
+        if eps > 0:
+            engine.scales.require_zero(even.scale)
+        if total is not None:
+            engine.equal(total, even)
+        total = even
+        charges[cell] = Charge(ZERO, even.sign)
+    return Value(x.axes, charges, node=op.node.index)
+
+
+@rule("aten.rms_norm.default")
+def rms_norm(op: Op) -> Result:
+    """Rotations of the normalised entries."""
+    x, shape, weight, eps = op.args[:4]
+    axes = list(range(len(x.axes) - len(shape), len(x.axes)))
+    square = squared_norm(op, x, axes, keepdim=True)
+    for charge in square.charges.values():
+        if eps is None or eps > 0:
+            op.engine.scales.require_zero(charge.scale)
+    inverse = {
+        cell: Charge(charge.scale.times(-1) if eps == 0 else ZERO)
+        for cell, charge in square.charges.items()
+    }
+    root = replace(square, charges=inverse, node=-1)
+    still = replace(x, flow=None, expression=None, bias=None)
+    return affine(op, product_of(op, still, root), weight, None)
+
+
+@rule("aten.group_norm.default")
+def group_norm(op: Op) -> Result:
+    """Each group of channels is normalised: groups permute as blocks, channels inside them."""
+    x, groups, weight, bias, eps = op.args[:5]
+    n, channels, *pixels = x.shape
+    inner = view(op, x, (n, groups, channels // groups, *pixels))
+    y = centred(op, inner, list(range(2, len(inner.axes))), eps)
+    y = view(op, y, x.shape)
+    weight = None if weight is None else per_channel(op, weight, x)
+    return affine(op, y, weight, None if bias is None else per_channel(op, bias, x))
+
+
+@rule("aten.instance_norm.default")
+def instance_norm(op: Op) -> Result:
+    """Each channel of each sample is normalised."""
+    x, weight, bias, use_input_stats, eps = op[0], op[1], op[2], op[5], op[7]
+    if not use_input_stats:
+        return None
+    y = centred(op, x, list(range(2, len(x.axes))), eps)
+    weight = None if weight is None else per_channel(op, weight, x)
+    return affine(op, y, weight, None if bias is None else per_channel(op, bias, x))
+
+
+@rule("aten.softmax.int", "aten.log_softmax.int")
+def softmax(op: Op) -> Result:
+    """Permutations pass; a shift that is the same for all entries of a row vanishes."""
+    x, axis = op[0], op[1]
+    engine = op.engine
+    engine.entrywise(x, f"{op.where} is not linear")
+    engine.still(_without_common_shift(op, x, axis))
+    return Value(x.axes, node=op.node.index)
+
+
+def _without_common_shift(op: Op, x: Value, axis: int) -> Value:
+    if x.flow is not None and axis not in op.engine.flows.steps[x.flow].support:
+        return replace(x, flow=None)
+    return x

@@ -1,0 +1,413 @@
+"""From a graph to the largest group per index set: the verbs that rules are written in.
+
+Every axis of every parameter starts with the full linear group. Reading the graph can only merge
+index sets, split them and lower what may act on them, so reading it again and again ends; only then
+are scales, signs and translations solved for, on the final structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from paramsym.network.axes import Factors, Kind, Leaf, Mismatch, Tree
+from paramsym.network.charges import Form, Slot, System
+from paramsym.network.flow import Flows, Settlement, Support
+from paramsym.network.graph import Graph, Node, Ref
+from paramsym.network.values import NEUTRAL, Cell, Charge, Value, cells, refreshed, stretched
+
+Pairs = list[tuple[tuple[Leaf, ...], tuple[Leaf, ...]]]
+Result = Value | tuple[Value | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Op:
+    """One node while its rule runs: its arguments with references replaced by values."""
+
+    engine: Derivation
+    node: Node
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __getitem__(self, position: int) -> Any:
+        return self.args[position] if position < len(self.args) else None
+
+    @property
+    def name(self) -> str:
+        """The short name of the operation, as in "relu"."""
+        return self.node.op.split(".")[1] if "." in self.node.op else self.node.op
+
+    @property
+    def where(self) -> str:
+        """The operation and the module it sits in, for reasons and messages."""
+        return f"{self.name} ({self.node.module})" if self.node.module else self.name
+
+    def values(self) -> Iterable[Value]:
+        """Every tensor argument, nested ones included."""
+        yield from _values((self.args, tuple(self.kwargs.values())))
+
+
+def _values(item: Any) -> Iterable[Value]:
+    if isinstance(item, Value):
+        yield item
+    elif isinstance(item, (tuple, list)):
+        for part in item:
+            yield from _values(part)
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A buffer that holds the mean (or the variance) of a tensor, and how that tensor is shifted."""
+
+    value: Value
+    flow: int | None
+    squared: bool
+
+
+class Derivation:
+    """The state of one derivation: factors, linear systems, flows and the values of all nodes."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        rules: Callable[[str], Callable[[Op], Result] | None],
+        *,
+        pinned: frozenset[str] = frozenset(),
+        outputs: Sequence[int] | None = None,
+        patterns: dict[int, Tensor] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.rules = rules
+        self.pinned = pinned
+        self.outputs = tuple(graph.outputs if outputs is None else outputs)
+        self.patterns = patterns or {}
+        self.factors = Factors()
+        self.trees: dict[str, tuple[Tree, ...]] = {}
+        self.attached: dict[int, str] = {}
+        self.unknown: dict[int, str] = {}
+        self.settlement: Settlement | None = None
+        self.final = False
+        self.values: dict[int, Any] = {}
+        self.tracked: dict[str, Tracked] = {}
+        self.inverted: dict[str, tuple[Value, Form, Slot | None]] = {}
+        self.constants: dict[str, Value] = {}
+        self._free = self._parameter_free()
+        self._reset()
+
+    # running ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Read the graph until nothing changes, then once more for scales, signs and shifts."""
+        self._read()
+        self.settlement = self.flows.settle()
+        while True:
+            self._stabilise()
+            if not self._decide():
+                break
+        self.final = True
+        version = self.factors.version
+        self._read()
+        assert self.factors.version == version, "the structure changed while it was being used"
+
+    def _stabilise(self) -> None:
+        while True:
+            version = self.factors.version
+            self._read()
+            if self.factors.version == version:
+                return
+
+    def _decide(self) -> bool:
+        """Make the choices that no operation forced; True if anything changed."""
+        version = self.factors.version
+        for root in self.factors.roots():
+            for other in sorted(self.factors.base(root)):
+                self._decide_pair(root, other)
+        if self.factors.version == version:
+            for factor, gain in self.attached.items():
+                leaf = self.factors.leaf(factor)
+                self.factors.lower(leaf, Kind.FIXED, f"{gain} scales what others rotate")
+        return self.factors.version != version
+
+    def _decide_pair(self, root: int, other: int) -> None:
+        """An index that another is fibred over can be permuted, not mixed; one of two leads."""
+        factors = self.factors
+        mine, its = factors.get(root), factors.get(other)
+        mutual = root in factors.base(other)
+        if its.kind > Kind.PERMUTATION and mutual and mine.kind > Kind.PERMUTATION:
+            first = min(root, other)
+            factors.lower(factors.leaf(first), Kind.PERMUTATION, "it indexes blocks of an axis")
+        elif its.kind > Kind.PERMUTATION or (mutual and root < other and its.kind > Kind.FIXED):
+            factors.within(root, factors.base(root) - {other})
+
+    def _reset(self) -> None:
+        self.values = {}
+        self.flows = Flows()
+        self.slots: dict[Slot, int] = {}
+        self.scales = System(0, self._closed)
+        self.signs = System(2, self._closed)
+        self.own: dict[str, Value] = {}
+        self.attached = {}
+        self.tracked = {}
+        self.inverted = {}
+        self.constants = {}
+
+    def _closed(self, slots: Iterable[Slot]) -> tuple[Slot, ...]:
+        """The slots that can index a variable together, in a fixed order."""
+        kept = sorted(set(slots))
+        while True:
+            classes = {self.slots[s] for s in kept}
+            closed = [s for s in kept if self.factors.base(self.slots[s]) <= classes]
+            if closed == kept:
+                return tuple(kept)
+            kept = closed
+
+    def _read(self) -> None:
+        self._reset()
+        for node in self.graph.nodes:
+            value = self._value(node)
+            self.values[node.index] = value
+            if isinstance(value, Value):
+                self._notice(value)
+        for index in self.outputs:
+            value = self.values[index]
+            if isinstance(value, Value):
+                self.pin(value, "the model returns it")
+
+    def _notice(self, value: Value) -> None:
+        """A factor may be fibred only over index sets that every tensor it occurs in has."""
+        if value.free or self.final:
+            return
+        roots = frozenset(r for r in map(self.factors.root, value.leaves()) if r is not None)
+        for root in roots:
+            self.factors.within(root, roots)
+
+    def _value(self, node: Node) -> Any:
+        if node.op in ("parameter", "buffer"):
+            return self._own(node)
+        if node.op == "getitem":
+            ref, item = node.args
+            return self.values[ref.index][item]
+        if node.shape is not None and node.index in self._free:
+            return self.fixed(node.shape, node.index)
+        if node.op in ("input", "constant"):
+            return self.fixed(node.shape or (), node.index)
+        op = Op(self, node, self._arguments(node.args), self._arguments(node.kwargs))
+        rule = self.rules(node.op)
+        result = None if rule is None else rule(op)
+        if result is None:
+            return self._refused(op, "has no rule" if rule is None else "is used in an unknown way")
+        return result
+
+    def _refused(self, op: Op, why: str) -> Any:
+        """Pin everything that an operation without a rule reads: never claim what is not known."""
+        reason = f"{op.where} {why}"
+        for value in op.values():
+            if not value.free:
+                self.unknown[op.node.index] = reason
+                self.pin(value, reason)
+        return self._fixed_like(op.node)
+
+    def _fixed_like(self, node: Node) -> Any:
+        if node.shape is not None:
+            return self.fixed(node.shape, node.index)
+        users = [self.graph.nodes[u] for u in self.graph.users(node.index)]
+        items = {u.args[1]: self.fixed(u.shape or (), u.index) for u in users}
+        return tuple(items.get(k) for k in range(max(items, default=-1) + 1))
+
+    def _arguments(self, item: Any) -> Any:
+        if isinstance(item, Ref):
+            return self.values[item.index]
+        if isinstance(item, dict):
+            return {k: self._arguments(v) for k, v in item.items()}
+        if isinstance(item, (tuple, list)):
+            return tuple(self._arguments(v) for v in item)
+        return item
+
+    def _parameter_free(self) -> frozenset[int]:
+        """The nodes that depend on no parameter and no buffer that may move."""
+        free: set[int] = set()
+        for node in self.graph.nodes:
+            own = node.op in ("parameter", "buffer")
+            if not own and all(ref in free for ref in self.graph.refs(node)):
+                free.add(node.index)
+        return frozenset(free)
+
+    # making values ------------------------------------------------------------------------------
+
+    def fixed(self, shape: Sequence[int], node: int = -1, what: str = "fixed") -> Value:
+        """A tensor on which nothing acts."""
+        axes = tuple(self.factors.special(n, "uniform" if n == 1 else what) for n in shape)
+        return Value(axes, node=node, free=True)
+
+    def _own(self, node: Node) -> Value:
+        """A parameter or buffer: a fresh index set per axis, one scale and one sign per entry."""
+        name, factors = node.target, self.factors
+        if name not in self.trees:
+            kind = Kind.LINEAR if node.op == "parameter" else Kind.PERMUTATION
+            kind = Kind.FIXED if name in self.pinned else kind
+            ids = [factors.new(n, name, kind) if n != 1 else None for n in node.shape or ()]
+            present = frozenset(i for i in ids if i is not None)
+            for i in present:
+                factors.within(i, present)
+            self.trees[name] = tuple(
+                factors.special(1, "uniform") if i is None else factors.leaf(i) for i in ids
+            )
+        self.trees[name] = tuple(factors.resolve(tree) for tree in self.trees[name])
+        value = Value(self.trees[name], node=node.index)
+        if node.dtype is None or not node.dtype.is_floating_point:
+            self.pin(value, f"{name} is not a floating tensor")
+        if self.final:
+            moves = node.op == "parameter" and name not in self.pinned
+            value = replace(value, charges=self._fresh_charges(value, name, moves))
+        self.own[name] = value
+        shape = tuple(node.shape or ())
+        step = self.flows.add("tensor", (), shape, frozenset(range(len(shape))), name=name)
+        alone = len(self.graph.users(node.index)) == 1 and node.op == "parameter"
+        bias = name if alone and name not in self.pinned else None
+        return replace(value, expression=step, bias=bias)
+
+    def _fresh_charges(self, value: Value, name: str, moves: bool) -> dict[Cell, Charge]:
+        charges: dict[Cell, Charge] = {}
+        for chosen in cells(value.axes):
+            slots = []
+            for leaf in chosen:
+                if leaf.factor is not None:
+                    self._register(leaf)
+                    if self.factors.kind(leaf) <= Kind.PERMUTATION or self.factors.seen(leaf)[1]:
+                        slots.append(leaf.slot)
+            key = frozenset(leaf.slot for leaf in chosen)
+            charges[key] = (
+                Charge(self.scales.variable(slots, name), self.signs.variable(slots, name))
+                if moves
+                else NEUTRAL
+            )
+        return charges
+
+    def _register(self, leaf: Leaf) -> None:
+        root = self.factors.root(leaf)
+        if root is not None:
+            self.slots[leaf.slot] = root
+
+    def _fresh_slot(self, slot: Slot) -> Slot:
+        new = self.factors.slot()
+        if slot in self.slots:
+            self.slots[new] = self.slots[slot]
+        return new
+
+    def apart(self, a: Value, b: Value) -> Value:
+        """``b`` under slots that ``a`` does not use."""
+        used = {leaf.slot for leaf in a.leaves()}
+        return b if used.isdisjoint(x.slot for x in b.leaves()) else self.fresh(b)
+
+    def fresh(self, value: Value) -> Value:
+        """The value under fresh slots."""
+        return refreshed(value, self._fresh_slot)
+
+    def track(self, name: str, value: Value, flow: int | None, squared: bool) -> None:
+        """A buffer that holds a statistic of ``value`` per entry of its axis 1 moves with it."""
+        self.tracked[name] = Tracked(value, flow, squared)
+
+    # restricting --------------------------------------------------------------------------------
+
+    def pin(self, value: Value, reason: str) -> None:
+        """Nothing may move this tensor."""
+        for axis in value.axes:
+            self.factors.lower_tree(axis, Kind.FIXED, reason)
+        self.still(value)
+
+    def still(self, value: Value) -> None:
+        """This tensor is neither scaled, nor flipped, nor shifted."""
+        for charge in value.charges.values():
+            self.scales.require_zero(charge.scale)
+            self.unsigned(charge)
+        self.flows.wall(value.flow)
+
+    def unsigned(self, charge: Charge) -> None:
+        """This block is not flipped."""
+        self.signs.require_zero(charge.sign)
+        self.unflipped(charge)
+
+    def unflipped(self, charge: Charge) -> None:
+        """No flip of an earlier learned slope reaches this block."""
+        for _, form in charge.flips:
+            self.signs.require_zero(form)
+
+    def entrywise(self, value: Value, reason: str) -> Value:
+        """Only what maps entries to entries may act on this tensor."""
+        for axis in value.axes:
+            self.factors.lower_tree(axis, Kind.PERMUTATION, reason)
+        return value
+
+    def equal(self, a: Charge, b: Charge) -> None:
+        """Two blocks scale alike."""
+        self.scales.require_zero(a.scale.plus(b.scale, -1))
+        self.signs.require_zero(a.sign.plus(b.sign, -1))
+        self.unflipped(a.plus(b, -1))
+
+    def along(self, charge: Charge, chosen: Iterable[Leaf], origin: str) -> Charge:
+        """The charge of a sum over the chosen indices: it may not depend on them."""
+        slots = frozenset(leaf.slot for leaf in chosen)
+        stuck = [f for (_, slot), f in charge.flips if slot in slots]
+        for form in stuck:
+            self.signs.require_zero(form)
+        flips = tuple(
+            (slope, self.signs.constant_along(form, slots, origin))
+            for slope, form in charge.flips
+            if slope.slot not in slots
+        )
+        return Charge(
+            self.scales.constant_along(charge.scale, slots, origin),
+            self.signs.constant_along(charge.sign, slots, origin),
+            tuple((slope, form) for slope, form in flips if form),
+        )
+
+    def absorbed(self, key: str) -> bool:
+        """Whether a constant shift named ``key`` is taken back by some bias."""
+        return self.settlement is None or key not in self.settlement.pinned
+
+    def constant_step(
+        self, key: str, value: Value, mode: str, constant: float | str, support: Support
+    ) -> int:
+        """A shift that a fixed vector causes because ``value`` moves (see ``flow``)."""
+        self.constants[key] = value
+        return self.flows.constant(key, value.shape, support, mode=mode, value=constant)
+
+    def log_shift(
+        self, key: str, value: Value, support: Support, rate: float
+    ) -> tuple[dict[Cell, Charge], int]:
+        """A new scale for every entry along ``support``, and the shift of the exponent it takes."""
+        charges: dict[Cell, Charge] = {}
+        if self.final:
+            for cell in cells(value.axes):
+                slots = [leaf.slot for leaf in cell if leaf.factor is not None]
+                charges[frozenset(x.slot for x in cell)] = Charge(self.scales.variable(slots, key))
+        step = self.constant_step(key, replace(value, charges=charges), "log", 1.0 / rate, support)
+        return charges, step
+
+    def broadcast(self, value: Value, rank: int) -> Value:
+        """The value with uniform axes in front, up to the given rank."""
+        missing = rank - len(value.axes)
+        if missing <= 0:
+            return value
+        new = tuple(self.factors.special(1, "uniform") for _ in range(missing))
+        slots = frozenset(leaf.slot for leaf in new)
+        charges = {cell | slots: charge for cell, charge in value.charges.items()}
+        return replace(value, axes=new + value.axes, charges=charges)
+
+    def aligned(self, a: Value, b: Value, pairs: Iterable[tuple[int, int]]) -> list[Pairs] | None:
+        """The pure products of paired axes, or None (and both pinned) where they do not match."""
+        found = []
+        for i, j in pairs:
+            x, y = a.axes[i], b.axes[j]
+            size = max(x.size, y.size)
+            try:
+                found.append(self.factors.align(stretched(x, size), stretched(y, size)))
+            except Mismatch:
+                reason = "two axes meet whose index sets do not fit"
+                self.pin(a, reason)
+                self.pin(b, reason)
+                return None
+        return found

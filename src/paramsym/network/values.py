@@ -1,0 +1,173 @@
+"""A tensor of the graph while a symmetry is derived: its axes, its forms, its translation."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from paramsym.network.axes import Leaf, Product, Sum, Tree, branches, leaves
+from paramsym.network.charges import ZERO, Form, Slot
+
+Cell = frozenset[Slot]
+
+
+class Slope(NamedTuple):
+    """A learned slope: the parameter's name, and the slot that indexes it (None: one for all)."""
+
+    name: str
+    slot: Slot | None
+
+
+class Charge(NamedTuple):
+    """How one block of a tensor scales: ``exp(scale) * sign``.
+
+    ``flips`` adds, where a sign is -1, a power of a learned slope (see PReLU): each entry is a slope,
+    the slot that indexes it, and the form whose terms are sign variables with the power as
+    coefficient.
+    """
+
+    scale: Form = ZERO
+    sign: Form = ZERO
+    flips: tuple[tuple[Slope, Form], ...] = ()
+
+    def rename(self, names: Mapping[Slot, Slot]) -> Charge:
+        """The same charge with its slots called by other names."""
+        flips = tuple(
+            (Slope(name, None if slot is None else names.get(slot, slot)), form.rename(names))
+            for (name, slot), form in self.flips
+        )
+        return Charge(self.scale.rename(names), self.sign.rename(names), flips)
+
+    def plus(self, other: Charge, factor: Fraction | int = 1) -> Charge:
+        """The charge of a product of two tensors, the second to an integer power."""
+        slopes = dict(self.flips)
+        for slope, form in other.flips:
+            slopes[slope] = slopes.get(slope, ZERO).plus(form, factor)
+        flips = tuple((slope, form) for slope, form in slopes.items() if form)
+        return Charge(
+            self.scale.plus(other.scale, factor), self.sign.plus(other.sign, factor), flips
+        )
+
+
+NEUTRAL = Charge()
+
+
+@dataclass(frozen=True)
+class Value:
+    """What the derivation knows about one tensor.
+
+    ``node`` is its place in the graph, ``free`` tells that it depends on no parameter, ``flow`` is
+    the step of its translation (None: none). ``expression`` is the step that computes it where it
+    is a parameter seen through layout operations only, and ``bias`` that parameter's name if nothing
+    else reads it and its entries keep their order. ``square`` is the tensor whose square this is,
+    where only sums of the square are used.
+    """
+
+    axes: tuple[Tree, ...]
+    charges: Mapping[Cell, Charge] = field(default_factory=dict)
+    node: int = -1
+    free: bool = False
+    flow: int | None = None
+    expression: int | None = None
+    bias: str | None = None
+    square: Value | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor's shape."""
+        return tuple(axis.size for axis in self.axes)
+
+    def leaves(self) -> Iterable[Leaf]:
+        """Every leaf of every axis."""
+        for axis in self.axes:
+            yield from leaves(axis)
+
+    def charge(self, chosen: Iterable[Leaf]) -> Charge:
+        """The charge of the block that a choice of one branch per axis names."""
+        return self.charges.get(frozenset(leaf.slot for leaf in chosen), NEUTRAL)
+
+
+def cells(axes: Sequence[Tree]) -> Iterable[tuple[Leaf, ...]]:
+    """The blocks of a tensor: one pure product per axis, flattened."""
+    for chosen in itertools.product(*(branches(axis) for axis in axes)):
+        yield tuple(itertools.chain(*chosen))
+
+
+def stretched(tree: Tree, size: int) -> Tree:
+    """An axis of size one broadcast to the given size."""
+    if isinstance(tree, Leaf) and tree.size == 1 and size != 1:
+        return replace(tree, size=size, what="uniform" if tree.factor is None else tree.what)
+    return tree
+
+
+def rekeyed(value: Value, axes: Sequence[Tree]) -> Value:
+    """The value on axes that cut the same entries otherwise, block for block."""
+    axes = tuple(axes)
+    charges = {}
+    if value.charges:
+        for old, new in zip(cells(value.axes), cells(axes), strict=True):
+            factors = [
+                [leaf.slot for leaf in cell if leaf.factor is not None] for cell in (old, new)
+            ]
+            names = dict(zip(*factors, strict=True))
+            charges[frozenset(leaf.slot for leaf in new)] = value.charge(old).rename(names)
+    return replace(value, axes=axes, charges=charges)
+
+
+def rename_tree(tree: Tree, names: Mapping[Slot, Slot]) -> Tree:
+    """The tree with its slots called by other names."""
+    if isinstance(tree, Leaf):
+        return replace(tree, slot=names.get(tree.slot, tree.slot))
+    return replace(tree, children=tuple(rename_tree(c, names) for c in tree.children))
+
+
+def refreshed(value: Value, slot: Callable[[Slot], Slot]) -> Value:
+    """The value under fresh slots, so that it can meet itself in one operation."""
+    names = {leaf.slot: slot(leaf.slot) for leaf in value.leaves()}
+    charges = {
+        frozenset(names[s] for s in cell): charge.rename(names)
+        for cell, charge in value.charges.items()
+    }
+    axes = tuple(rename_tree(axis, names) for axis in value.axes)
+    return replace(value, axes=axes, charges=charges)
+
+
+def picked(a: Tree, b: Tree) -> Tree:
+    """Of two aligned axes the one that moves: special leaves give way to factors."""
+    if isinstance(a, Leaf) and a.factor is None:
+        if isinstance(b, Leaf) and b.factor is None:
+            return a if a.what == "fixed" else b
+        return b
+    if isinstance(a, Leaf) or isinstance(b, Leaf):
+        return a
+    if type(a) is type(b) and [c.size for c in a.children] == [c.size for c in b.children]:
+        same_places = not isinstance(a, Sum) or (isinstance(b, Sum) and a.places == b.places)
+        if same_places:
+            children = tuple(picked(x, y) for x, y in zip(a.children, b.children, strict=True))
+            return replace(a, children=children)
+    return a
+
+
+def split_axis(tree: Tree, sizes: tuple[int, ...]) -> tuple[Tree, ...] | None:
+    """Distribute the children of a product over axes of the given sizes, if they fit."""
+    children = list(tree.children) if isinstance(tree, Product) else [tree]
+    result: list[Tree] = []
+    position = 0
+    for size in sizes:
+        taken: list[Tree] = []
+        have = 1
+        while have < size and position < len(children):
+            have *= children[position].size
+            taken.append(children[position])
+            position += 1
+        if have != size:
+            return None
+        result.append(Leaf(1, -1) if not taken else _joined(taken))
+    return tuple(result) if position == len(children) else None
+
+
+def _joined(taken: list[Tree]) -> Tree:
+    return taken[0] if len(taken) == 1 else Product(tuple(taken))
