@@ -1,0 +1,1 @@
+"""What parameters can do to the function: a model and inputs go in; ranks and ledgers come out."""
