@@ -1,0 +1,1 @@
+"""Paper 001, Symmetries, flat minima and the conserved quantities of gradient flow, re-run."""
