@@ -1,0 +1,1 @@
+"""Records in, something a person reads out: tables for the terminal."""
