@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from paramsym.function_space.jacobian import jacobian as jacobian
     from paramsym.network.activations import ActivationFacts as ActivationFacts
     from paramsym.network.activations import activation_facts as activation_facts
+    from paramsym.network.derive import symmetries as symmetries
+    from paramsym.network.symmetry import Symmetry as Symmetry
     from paramsym.numerics import Rank as Rank
 
 __version__ = "0.1.0"
@@ -36,12 +38,14 @@ _HOME = {
     "FlatDirections": "paramsym.function_space.flat",
     "ParamsymError": "paramsym.errors",
     "Rank": "paramsym.numerics",
+    "Symmetry": "paramsym.network.symmetry",
     "Verification": "paramsym.action.verify",
     "activation_facts": "paramsym.network.activations",
     "explain": "paramsym.function_space.explain",
     "flat_directions": "paramsym.function_space.flat",
     "jacobian": "paramsym.function_space.jacobian",
     "orbit_dimension": "paramsym.action.orbit",
+    "symmetries": "paramsym.network.derive",
     "verify": "paramsym.action.verify",
 }
 # public submodules

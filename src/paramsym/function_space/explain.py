@@ -106,7 +106,7 @@ def explain(
     """
     function = ModelFunction.of(model, x, params, seed=seed)
     if sym is None:
-        from paramsym.network.symmetry import symmetries
+        from paramsym.network.derive import symmetries
 
         sym = symmetries(model, x, seed=seed)
     generators = sym.generators(dict(function.state)).detach().to(torch.float64)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Graph", "Node", "Ref", "references"]
+__all__ = ["Graph", "Node", "Ref", "references", "renumbered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,32 @@ class Graph:
         node = self.nodes[node] if isinstance(node, int) else node
         return references((node.args, node.kwargs))
 
+    def pruned(self, outputs: Sequence[int] | None = None) -> Graph:
+        """The part of the graph that the outputs at these positions (None: all) depend on."""
+        wanted = self.outputs if outputs is None else [self.outputs[i] for i in outputs]
+        live = set(wanted)
+        for node in reversed(self.nodes):
+            if node.index in live:
+                live.update(self.refs(node))
+        place = {old: new for new, old in enumerate(sorted(live))}
+        nodes = tuple(
+            replace(
+                node,
+                index=place[node.index],
+                args=renumbered(node.args, place),
+                kwargs=renumbered(node.kwargs, place),
+            )
+            for node in map(self.nodes.__getitem__, place)
+        )
+        constants = {place[i]: value for i, value in self.constants.items() if i in place}
+        return replace(
+            self,
+            nodes=nodes,
+            outputs=tuple(place[i] for i in wanted),
+            constants=constants,
+            mutations={},
+        )
+
     @cached_property
     def _users(self) -> tuple[tuple[int, ...], ...]:
         users: list[list[int]] = [[] for _ in self.nodes]
@@ -142,6 +168,21 @@ def references(argument: Any) -> Iterator[int]:
     elif isinstance(argument, dict):
         for item in argument.values():
             yield from references(item)
+
+
+def renumbered(argument: Any, place: Mapping[int, int]) -> Any:
+    """A nested argument whose references go to other nodes.
+
+    >>> print(*renumbered((Ref(4), [2]), {4: 0}))
+    %0 [2]
+    """
+    if isinstance(argument, Ref):
+        return Ref(place[argument.index])
+    if isinstance(argument, (list, tuple)):
+        return type(argument)(renumbered(item, place) for item in argument)
+    if isinstance(argument, dict):
+        return {key: renumbered(item, place) for key, item in argument.items()}
+    return argument
 
 
 def _show(argument: Any) -> str:

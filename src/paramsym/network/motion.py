@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from paramsym.network.axes import Gain, Kind, Leaf, Product, Sum, Tree
+from paramsym.network.axes import Gain, Kind, Leaf, Product, Sum, Tree, leaves
 from paramsym.network.charges import Form
-from paramsym.network.values import Cell, Charge, Slope
+from paramsym.network.values import Cell
 
 Read = Callable[[str], Tensor]
 
@@ -29,6 +29,23 @@ class IndexClass:
     reason: str
 
 
+class Flip(NamedTuple):
+    """Where ``sign`` is -1, a power of a learned slope: its name, and the slot that indexes it."""
+
+    name: str
+    slot: int | None
+    sign: Form
+    power: int
+
+
+class Block(NamedTuple):
+    """What multiplies one block of a tensor: ``exp(scale) * sign``, and powers of learned slopes."""
+
+    scale: Form = Form()
+    sign: Form = Form()
+    flips: tuple[Flip, ...] = ()
+
+
 class Moves(Protocol):
     """What a motion asks of a group element."""
 
@@ -39,23 +56,23 @@ class Moves(Protocol):
 
 @dataclass(frozen=True)
 class Motion:
-    """A tensor's axes as trees of index sets, and the charge of every block.
+    """A tensor's axes as trees of index sets, and what multiplies every block.
 
-    ``inverted`` is the sign (and its slot) under which a learned slope a becomes 1/a.
+    ``inverted`` is the sign under which a learned slope a becomes 1/a.
     """
 
     axes: tuple[Tree, ...]
-    charges: Mapping[Cell, Charge]
-    inverted: Charge | None = None
+    blocks: Mapping[Cell, Block] = field(default_factory=dict)
+    inverted: Form | None = None
 
     def is_still(self, classes: Mapping[int, IndexClass]) -> bool:
         """Whether no element moves this tensor."""
         moving = any(
             leaf.factor is not None and classes[leaf.factor].kind > Kind.FIXED
             for axis in self.axes
-            for leaf in _leaves(axis)
+            for leaf in leaves(axis)
         )
-        charged = any(c.scale or c.sign or c.flips for c in self.charges.values())
+        charged = any(any(block) for block in self.blocks.values())
         return not moving and not charged and self.inverted is None
 
     def apply(
@@ -68,16 +85,10 @@ class Motion:
         """The exponents that the scales of the blocks add up to, in the shape of the tensor."""
 
         def of_cell(cell: Tensor, chosen: tuple[Leaf, ...]) -> Tensor:
-            charge = self.charges.get(frozenset(x.slot for x in chosen), Charge())
-            return read_form(charge.scale, g.scales, chosen, cell)
+            block = self.blocks.get(frozenset(x.slot for x in chosen), Block())
+            return read_form(block.scale, g.scales, chosen, cell)
 
         return over_cells(like.new_zeros(()).expand(tuple(shape)), self.axes, of_cell)
-
-
-def _leaves(tree: Tree) -> list[Leaf]:
-    if isinstance(tree, Leaf):
-        return [tree]
-    return [leaf for child in tree.children for leaf in _leaves(child)]
 
 
 @dataclass(frozen=True)
@@ -102,8 +113,8 @@ class _Application:
         for k, leaf in enumerate(chosen):
             for gain, power in leaf.frame if self._rotates(leaf) else ():
                 cell = cell * self._gain(gain, power, k, cell)
-        charge = self.motion.charges.get(frozenset(leaf.slot for leaf in chosen))
-        return cell if charge is None else self._charged(cell, charge, chosen)
+        block = self.motion.blocks.get(frozenset(leaf.slot for leaf in chosen))
+        return cell if block is None else self._multiplied(cell, block, chosen)
 
     def _rotates(self, leaf: Leaf) -> bool:
         return leaf.factor is not None and self.classes[leaf.factor].kind > Kind.PERMUTATION
@@ -111,29 +122,26 @@ class _Application:
     def _gain(self, gain: Gain, power: int, dim: int, cell: Tensor) -> Tensor:
         return along(gain_values(gain, self.read).to(cell.dtype), dim, cell.ndim) ** power
 
-    def _charged(self, cell: Tensor, charge: Charge, chosen: tuple[Leaf, ...]) -> Tensor:
-        if charge.scale:
-            cell = cell * read_form(charge.scale, self.g.scales, chosen, cell).exp()
-        if charge.sign:
-            cell = cell * read_signs(charge.sign, self.g.signs, chosen, cell)
-        for slope, form in charge.flips:
-            cell = cell * self._slope(slope, form, chosen, cell)
+    def _multiplied(self, cell: Tensor, block: Block, chosen: tuple[Leaf, ...]) -> Tensor:
+        if block.scale:
+            cell = cell * read_form(block.scale, self.g.scales, chosen, cell).exp()
+        if block.sign:
+            cell = cell * read_signs(block.sign, self.g.signs, chosen, cell)
+        for flip in block.flips:
+            cell = cell * self._slope(flip, chosen, cell)
         return cell
 
-    def _slope(self, slope: Slope, form: Form, chosen: tuple[Leaf, ...], cell: Tensor) -> Tensor:
-        """``slope ** -k`` where the sign is -1; the slopes are read where they have moved to."""
-        values = self.read(f"moved {slope.name}").to(cell.dtype)
-        dims = [k for k, leaf in enumerate(chosen) if leaf.slot == slope.slot]
+    def _slope(self, flip: Flip, chosen: tuple[Leaf, ...], cell: Tensor) -> Tensor:
+        """``slope ** -power`` where the sign is -1; slopes are read where they have moved to."""
+        values = self.read(f"moved {flip.name}").to(cell.dtype)
+        dims = [k for k, leaf in enumerate(chosen) if leaf.slot == flip.slot]
         spread = along(values, dims[0], cell.ndim) if dims else values.reshape([1] * cell.ndim)
-        total = cell.new_ones(())
-        for term, power in form.terms.items():
-            sign = read_signs(Form({term: Fraction(1)}), self.g.signs, chosen, cell)
-            total = total * torch.where(sign < 0, spread ** (-int(power)), 1.0)
-        return total
+        sign = read_signs(flip.sign, self.g.signs, chosen, cell)
+        return torch.where(sign < 0, spread ** (-flip.power), 1.0)
 
     def _inverted(self, cell: Tensor, chosen: tuple[Leaf, ...]) -> Tensor:
         assert self.motion.inverted is not None
-        sign = read_signs(self.motion.inverted.sign, self.g.signs, chosen, cell)
+        sign = read_signs(self.motion.inverted, self.g.signs, chosen, cell)
         return torch.where(sign < 0, 1 / cell, cell)
 
 
@@ -313,38 +321,37 @@ def form_from_list(data: Sequence[Any]) -> Form:
     return Form({(var, tuple(binding)): Fraction(c) for var, binding, c in data})
 
 
-def charge_to_dict(charge: Charge) -> dict[str, Any]:
-    """A charge as plain JSON types."""
+def block_to_dict(cell: Cell, block: Block) -> dict[str, Any]:
+    """A block as plain JSON types."""
     return {
-        "scale": form_to_list(charge.scale),
-        "sign": form_to_list(charge.sign),
-        "flips": [[name, slot, form_to_list(form)] for (name, slot), form in charge.flips],
+        "slots": sorted(cell),
+        "scale": form_to_list(block.scale),
+        "sign": form_to_list(block.sign),
+        "flips": [[f.name, f.slot, form_to_list(f.sign), f.power] for f in block.flips],
     }
 
 
-def charge_from_dict(data: Mapping[str, Any]) -> Charge:
-    """The charge that ``charge_to_dict`` wrote."""
-    flips = tuple((Slope(name, slot), form_from_list(f)) for name, slot, f in data["flips"])
-    return Charge(form_from_list(data["scale"]), form_from_list(data["sign"]), flips)
+def block_from_dict(data: Mapping[str, Any]) -> tuple[Cell, Block]:
+    """The block that ``block_to_dict`` wrote."""
+    flips = tuple(Flip(name, slot, form_from_list(f), p) for name, slot, f, p in data["flips"])
+    block = Block(form_from_list(data["scale"]), form_from_list(data["sign"]), flips)
+    return frozenset(data["slots"]), block
 
 
 def motion_to_dict(motion: Motion) -> dict[str, Any]:
     """A motion as plain JSON types."""
     return {
         "axes": [tree_to_dict(axis) for axis in motion.axes],
-        "blocks": [
-            {"slots": sorted(cell), **charge_to_dict(charge)}
-            for cell, charge in motion.charges.items()
-        ],
-        "inverted": None if motion.inverted is None else charge_to_dict(motion.inverted),
+        "blocks": [block_to_dict(cell, block) for cell, block in motion.blocks.items()],
+        "inverted": None if motion.inverted is None else form_to_list(motion.inverted),
     }
 
 
 def motion_from_dict(data: Mapping[str, Any]) -> Motion:
     """The motion that ``motion_to_dict`` wrote."""
-    charges = {frozenset(block["slots"]): charge_from_dict(block) for block in data["blocks"]}
-    inverted = None if data["inverted"] is None else charge_from_dict(data["inverted"])
-    return Motion(tuple(tree_from_dict(axis) for axis in data["axes"]), charges, inverted)
+    inverted = None if data["inverted"] is None else form_from_list(data["inverted"])
+    blocks = dict(block_from_dict(block) for block in data["blocks"])
+    return Motion(tuple(tree_from_dict(axis) for axis in data["axes"]), blocks, inverted)
 
 
 def without_frames(tree: Tree) -> Tree:

@@ -89,6 +89,8 @@ class Derivation:
         self.attached: dict[int, str] = {}
         self.unknown: dict[int, str] = {}
         self.settlement: Settlement | None = None
+        self.lost: set[str] = set()
+        self.touched: list[tuple[int, str]] = []
         self.final = False
         self.values: dict[int, Any] = {}
         self.tracked: dict[str, Tracked] = {}
@@ -100,17 +102,28 @@ class Derivation:
     # running ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Read the graph until nothing changes, then once more for scales, signs and shifts."""
-        self._read()
-        self.settlement = self.flows.settle()
+        """Read the graph until nothing changes, then once more for scales, signs and shifts.
+
+        Which fixed vectors are absorbed is assumed, and corrected until the assumption holds.
+        """
         while True:
             self._stabilise()
-            if not self._decide():
-                break
-        self.final = True
-        version = self.factors.version
-        self._read()
-        assert self.factors.version == version, "the structure changed while it was being used"
+            if self._decide() or self._settle():
+                continue
+            self.final = True
+            version = self.factors.version
+            self._read()
+            assert self.factors.version == version, "the structure changed while it was being used"
+            if not self._settle():
+                return
+            self.final = False
+
+    def _settle(self) -> bool:
+        """Choose who absorbs what; True if a fixed vector turns out to be absorbed by nobody."""
+        self.settlement = self.flows.settle()
+        lost = self.settlement.pinned & self.constants.keys()
+        self.lost |= lost
+        return bool(lost)
 
     def _stabilise(self) -> None:
         while True:
@@ -339,6 +352,8 @@ class Derivation:
         """Only what maps entries to entries may act on this tensor."""
         for axis in value.axes:
             self.factors.lower_tree(axis, Kind.PERMUTATION, reason)
+        if self.final:
+            self.touched += [(x.factor, reason) for x in value.leaves() if x.factor is not None]
         return value
 
     def equal(self, a: Charge, b: Charge) -> None:
@@ -366,7 +381,7 @@ class Derivation:
 
     def absorbed(self, key: str) -> bool:
         """Whether a constant shift named ``key`` is taken back by some bias."""
-        return self.settlement is None or key not in self.settlement.pinned
+        return key not in self.lost
 
     def constant_step(
         self, key: str, value: Value, mode: str, constant: float | str, support: Support

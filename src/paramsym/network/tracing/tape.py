@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from paramsym.errors import TraceError
-from paramsym.network.graph import Graph, Node, Ref, references
+from paramsym.network.graph import Graph, Node, Ref, references, renumbered
 from paramsym.network.tracing.operations import overload_of
 
 __all__ = ["Step", "Tape", "Value", "memory", "values_in"]
@@ -232,8 +232,8 @@ class Tape:
                 node,
                 index=place[node.index],
                 name=node.target or _unique(node.op, counts),
-                args=tuple(_renumber(argument, place) for argument in node.args),
-                kwargs=_renumber(node.kwargs, place),
+                args=renumbered(node.args, place),
+                kwargs=renumbered(node.kwargs, place),
             )
             for node in self.nodes
             if node.index in alive
@@ -271,13 +271,3 @@ def _unique(op: str, counts: dict[str, int]) -> str:
     stem = op.split(".")[1] if op.startswith("aten.") else op.replace(".", "_")
     count = counts[stem] = counts.get(stem, -1) + 1
     return f"{stem}_{count}" if count else stem
-
-
-def _renumber(argument: Any, place: dict[int, int]) -> Any:
-    if isinstance(argument, Ref):
-        return Ref(place[argument.index])
-    if isinstance(argument, (list, tuple)):
-        return [_renumber(item, place) for item in argument]
-    if isinstance(argument, dict):
-        return {key: _renumber(item, place) for key, item in argument.items()}
-    return argument

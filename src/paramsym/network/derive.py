@@ -1,0 +1,294 @@
+"""A model and an example input in, its symmetry group out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from torch import nn
+
+from paramsym.errors import ParamsymError, TraceError
+from paramsym.network.axes import Leaf, Tree, leaves
+from paramsym.network.call import unwrap
+from paramsym.network.charges import Form, System
+from paramsym.network.element import Structure
+from paramsym.network.flow import Program
+from paramsym.network.motion import Block, Flip, IndexClass, Motion, without_frames
+from paramsym.network.rules import find_rule
+from paramsym.network.solve import Derivation
+from paramsym.network.spaces import listing
+from paramsym.network.symmetry import Symmetry
+from paramsym.network.ties import canonical_names, named_state, ties
+from paramsym.network.torus import Entry, Torus, torus
+from paramsym.network.trace import trace
+from paramsym.network.values import Charge, Value, cells
+
+
+def symmetries(
+    model: nn.Module,
+    x: Any,
+    *,
+    outputs: Sequence[int] | None = None,
+    trainable_only: bool = False,
+    seed: int = 0,
+) -> Symmetry:
+    """The largest group of weight changes, of the kinds we know, that leaves `model` alone.
+
+    Derived from the graph traced at the example input `x` (a tensor, a tuple, or a dict of keyword
+    inputs), in the mode the model is in; weights are not needed. `outputs` selects by position the
+    floating outputs that must stay; with `trainable_only` frozen parameters stay where they are.
+    `seed` fixes noise in train mode.
+
+    >>> import torch
+    >>> net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4))
+    >>> print(symmetries(net, torch.ones(1, 2)).spaces[0].group)
+    Aff(3)
+    """
+    graph = trace(model, x, seed=seed)
+    if not graph.outputs:
+        raise TraceError(
+            "the model returns no floating tensor",
+            where=type(model).__name__,
+            remedy="trace the part that returns numbers that depend on weights",
+        )
+    model = unwrap(model)
+    chosen = _selected(len(graph.outputs), outputs)
+    frozen = {n for n, p in model.named_parameters() if trainable_only and not p.requires_grad}
+    derivation = Derivation(graph.pruned(chosen), find_rule, pinned=frozenset(frozen))
+    derivation.run()
+    result = _Readout(derivation, model, frozen, graph.branch_only).run()
+    return replace(result, outputs=chosen, model=model, x=x)
+
+
+def _selected(count: int, outputs: Sequence[int] | None) -> tuple[int, ...] | None:
+    if outputs is None:
+        return None
+    wrong = [i for i in outputs if not -count <= i < count]
+    if wrong or not outputs:
+        raise ParamsymError(
+            f"the model returns {count} floating tensors, outputs= asks for {list(outputs)}",
+            where="symmetries",
+            remedy=f"give positions from 0 to {count - 1}",
+        )
+    return tuple(i % count for i in outputs)
+
+
+@dataclass
+class _Readout:
+    """A finished derivation as plain data."""
+
+    derivation: Derivation
+    model: nn.Module
+    frozen: set[str]
+    branch_only: bool
+
+    def run(self) -> Symmetry:
+        """Motions in the free unknowns, then a readable basis of these, then names."""
+        names = canonical_names(self.model)
+        tensors = {n: t for n, t in named_state(self.model) if names[n] == n}
+        shapes = {n: tuple(t.shape) for n, t in tensors.items()}
+        parameters = tuple(n for n, _ in self.model.named_parameters())
+        raw = {n: self._axes(v) for n, v in self.derivation.own.items()}
+        classes = self._classes(raw.values())
+        scale_basis = self._torus(self.derivation.scales, "scale", classes)
+        sign_basis = self._torus(self.derivation.signs, "sign", classes)
+        self.scale_basis, self.sign_basis = scale_basis, sign_basis
+        motions = {n: self._motion(v) for n, v in self.derivation.own.items()}
+        motions |= {n: self._statistic(n) for n in self.derivation.tracked if n in shapes}
+        program = self._program()
+        unused = [
+            n
+            for n in parameters
+            if n not in self.derivation.own and n not in self.frozen and not self.branch_only
+        ]
+        shifts = {n: self._bare(n, motions) for n in program.free}
+        shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
+        motions |= {n: shifts[n] for n in unused}
+        structure = Structure(classes, scale_basis.variables, sign_basis.variables, shifts, shapes)
+        found = listing(
+            structure,
+            motions,
+            scale_basis.scalars,
+            self._touched(),
+            unused,
+            [n for n in tensors if n in parameters],
+        )
+        moving = {n: m for n, m in motions.items() if not m.is_still(classes) or n in shifts}
+        constants = {k: self._motion(v) for k, v in self.derivation.constants.items()}
+        return Symmetry(
+            structure,
+            moving | {n: motions[n] for n in (*program.pivots, *program.tracked) if n in motions},
+            program,
+            constants,
+            found.spaces,
+            found.parts,
+            tuple(self._pinned()),
+            shapes,
+            parameters,
+            ties(self.model),
+            branch_only=self.branch_only,
+        )
+
+    # classes ------------------------------------------------------------------------------------
+
+    def _axes(self, value: Value) -> tuple[Tree, ...]:
+        return tuple(self._rooted(axis) for axis in value.axes)
+
+    def _rooted(self, tree: Tree) -> Tree:
+        """The tree with every leaf seen from the root of its class."""
+        if not isinstance(tree, Leaf):
+            return replace(tree, children=tuple(self._rooted(c) for c in tree.children))
+        if tree.factor is None:
+            return tree
+        turn, frame = self.derivation.factors.seen(tree)
+        root = self.derivation.factors.root(tree)
+        return replace(tree, factor=root, turn=turn, frame=frame)
+
+    def _classes(self, axes: Iterable[tuple[Tree, ...]]) -> dict[int, IndexClass]:
+        """The classes that occur in parameters, and those they are fibred over."""
+        factors = self.derivation.factors
+        todo = [
+            leaf.factor
+            for tree in itertools.chain(*axes)
+            for leaf in leaves(tree)
+            if leaf.factor is not None
+        ]
+        found: dict[int, IndexClass] = {}
+        while todo:
+            root = todo.pop()
+            if root not in found:
+                record = factors.get(root)
+                base = tuple(sorted(factors.base(root)))
+                found[root] = IndexClass(
+                    record.size, record.kind, base, record.origin, record.reason
+                )
+                todo.extend(base)
+        return dict(sorted(found.items()))
+
+    # scales and signs ---------------------------------------------------------------------------
+
+    def _entries(self, system: System, part: str) -> list[Entry]:
+        """Every block of every parameter with its form in the unknowns that are free."""
+        found: list[Entry] = []
+        for name, value in self.derivation.own.items():
+            axes = self._axes(value)
+            for chosen in cells(axes):
+                key = frozenset(leaf.slot for leaf in chosen)
+                form = getattr(value.charge(chosen), part)
+                found.append(((name, key), chosen, system.reduce(form)))
+        return found
+
+    def _torus(self, system: System, part: str, classes: Mapping[int, IndexClass]) -> Torus:
+        entries = self._entries(system, part)
+        free = system.free(form for _, _, form in entries)
+        dims = {v: tuple(self._class_of(slot) for slot in system.dims[v]) for v in free}
+        origins = {v: system.origin[v] for v in free}
+        return torus(entries, dims, origins, classes, system.characteristic)
+
+    def _class_of(self, slot: int) -> int:
+        return self.derivation.slots[slot]
+
+    def _scale(self, form: Form) -> Form:
+        return self.scale_basis.form(self.derivation.scales.reduce(form))
+
+    def _sign(self, form: Form) -> Form:
+        reduced = self.sign_basis.form(self.derivation.signs.reduce(form))
+        return Form({term: c % 2 for term, c in reduced.terms.items() if c % 2})
+
+    # motions ------------------------------------------------------------------------------------
+
+    def _motion(self, value: Value) -> Motion:
+        blocks = {cell: self._block(charge) for cell, charge in value.charges.items()}
+        slope = self._inverted(value)
+        return Motion(self._axes(value), {c: b for c, b in blocks.items() if any(b)}, slope)
+
+    def _block(self, charge: Charge) -> Block:
+        flips = tuple(
+            Flip(slope.name, slope.slot, self._sign(Form({term: Fraction(1)})), int(power))
+            for slope, form in charge.flips
+            for term, power in form.terms.items()
+        )
+        return Block(
+            self._scale(charge.scale), self._sign(charge.sign), tuple(f for f in flips if f.sign)
+        )
+
+    def _inverted(self, value: Value) -> Form | None:
+        """The sign under which a learned slope is inverted, named by the slope's own slot."""
+        node = self.derivation.graph.nodes[value.node] if value.node >= 0 else None
+        entry = None if node is None else self.derivation.inverted.get(node.target)
+        if entry is None or node is None or node.op != "parameter":
+            return None
+        _, form, slot = entry
+        own = [leaf.slot for axis in value.axes for leaf in leaves(axis) if leaf.factor is not None]
+        sign = self._sign(form if slot is None else form.rename({slot: own[0]}))
+        return sign or None
+
+    def _statistic(self, name: str) -> Motion:
+        """How a running mean or variance follows the tensor whose statistic it is."""
+        tracked = self.derivation.tracked[name]
+        value, axis = tracked.value, tracked.value.axes[1]
+        own = {leaf.slot for leaf in leaves(axis)}
+        blocks: dict[frozenset[int], Block] = {}
+        for cell, charge in value.charges.items():
+            block = self._block(charge)
+            if tracked.squared:
+                block = Block(block.scale.times(2))
+            blocks[cell & own] = block
+        return Motion((self._rooted(axis),), {c: b for c, b in blocks.items() if any(b)})
+
+    # translations -------------------------------------------------------------------------------
+
+    def _program(self) -> Program:
+        flows, settlement = self.derivation.flows, self.derivation.settlement
+        assert settlement is not None
+        tracked = {n: t.flow for n, t in self.derivation.tracked.items() if t.flow is not None}
+        free = tuple(sorted(settlement.free, key=list(self.derivation.own).index))
+        return Program(tuple(flows.steps), settlement.pivots, free, tracked)
+
+    def _bare(self, name: str, motions: Mapping[str, Motion]) -> Motion:
+        """How a translation of a bias is moved, in the frame in which its axis is rotated.
+
+        There the gains do not show, except that what scales the bias may scale the gain as well.
+        """
+        motion = motions[name]
+        blocks = dict(motion.blocks)
+        for chosen in cells(motion.axes):
+            cell = frozenset(leaf.slot for leaf in chosen)
+            scale, sign, flips = blocks.get(cell, Block())
+            for leaf in chosen:
+                for gain, power in leaf.frame:
+                    own = motions.get(gain.name)
+                    if own is None or gain.eps is not None:
+                        continue
+                    (inner,) = (x for axis in own.axes for x in leaves(axis) if x.size > 1)
+                    of_gain = own.blocks.get(
+                        frozenset(x.slot for axis in own.axes for x in leaves(axis)), Block()
+                    )
+                    names = {inner.slot: leaf.slot}
+                    scale = scale.plus(of_gain.scale.rename(names), -power)
+                    sign = sign.plus(of_gain.sign.rename(names), power)
+            sign = Form({term: c % 2 for term, c in sign.terms.items() if c % 2})
+            blocks[cell] = Block(scale, sign, flips)
+        axes = tuple(without_frames(axis) for axis in motion.axes)
+        return Motion(axes, {c: b for c, b in blocks.items() if any(b)})
+
+    # reasons ------------------------------------------------------------------------------------
+
+    def _touched(self) -> dict[int, tuple[str, ...]]:
+        """The operations that looked at the entries of each class."""
+        found: dict[int, dict[str, None]] = {}
+        for factor, where in self.derivation.touched:
+            found.setdefault(self.derivation.factors.find(factor).root, {})[where] = None
+        return {root: tuple(places) for root, places in found.items()}
+
+    def _pinned(self) -> Iterable[tuple[str, str]]:
+        for index, reason in self.derivation.unknown.items():
+            node = self.derivation.graph.nodes[index]
+            yield node.module or node.name, reason
+
+
+def _still_axes(shape: tuple[int, ...]) -> tuple[Tree, ...]:
+    return tuple(Leaf(n, -1 - k) for k, n in enumerate(shape))
