@@ -271,6 +271,8 @@ class Factors:
         return self.resolve(self._seen_through(parts, seen_turn, seen_frame))
 
     def _seen_through(self, parts: Tree, turn: int, frame: Frame) -> Tree:
+        if isinstance(parts, Leaf) and parts.factor is None:
+            return replace(parts, slot=self.slot())
         if isinstance(parts, Leaf):
             inner = frame_plus(frame, parts.frame)
             return replace(parts, slot=self.slot(), turn=parts.turn * turn, frame=inner)
@@ -360,14 +362,19 @@ class Factors:
         self._finish(root, Product(tuple(self.leaf(part) for part in parts)))
 
     def split_sum(self, leaf: Leaf, places: tuple[Ranges, ...]) -> None:
-        """Cut an index set into parts that move on their own."""
+        """Cut an index set into parts that move on their own; a single entry only has a scale."""
         root = self._splittable(leaf)
         whole = self._all[root]
-        parts = [self.new(len(place), whole.origin, whole.kind) for place in places]
-        for part in parts:
+        parts: list[Tree] = []
+        for place in places:
+            if len(place) == 1:
+                parts.append(self.special(1, "uniform"))
+                continue
+            part = self.new(len(place), whole.origin, whole.kind)
             self._all[part].bases = set(whole.bases)
             self._all[part].reason = whole.reason
-        self._finish(root, Sum(tuple(self.leaf(part) for part in parts), places))
+            parts.append(self.leaf(part))
+        self._finish(root, Sum(tuple(parts), places))
 
     def _splittable(self, leaf: Leaf) -> int:
         root = self.root(leaf)

@@ -1,9 +1,9 @@
-"""Linear systems for what commutes with everything: scales over the rationals, signs over two elements.
+"""Linear systems for what commutes with everything: scales over Q, signs over two elements.
 
-A tensor of the graph moves by ``exp(scale) * sign`` entry by entry, on top of what acts on its axes.
-Both are *forms*: linear combinations of variables, each variable indexed by some of the tensor's axes.
-Every operation turns into equations between forms; a ``System`` solves them once and for all, for
-whole index sets at a time, so that its cost does not depend on the width of the model.
+A tensor of the graph moves by ``exp(scale) * sign`` entry by entry, on top of what acts on its
+axes. Both are *forms*: linear combinations of variables, each variable indexed by some of the
+tensor's axes. Every operation turns into equations between forms; a ``System`` solves them once and
+for all, for whole index sets at a time, so that its cost does not depend on the width of the model.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ ZERO = Form()
 class System:
     """Equations ``form = 0`` that hold for every value of the slots, solved as they come.
 
-    ``characteristic`` is 0 for scales (rational coefficients) and 2 for signs. ``closed`` tells which
-    slots may index a variable together: an index that is fibred over another needs that other one.
+    ``characteristic`` is 0 for scales (rational coefficients) and 2 for signs. ``closed`` tells
+    which slots may index a variable together: an index that is fibred over another needs that one.
+    A *bound* variable is no unknown: its value follows from others, and no equation may fix it,
+    except at zero, which its ``release`` then makes true.
     """
 
     def __init__(self, characteristic: int, closed: Callable[[Iterable[Slot]], Binding]) -> None:
@@ -70,6 +72,7 @@ class System:
         self.closed = closed
         self.dims: list[Binding] = []
         self.origin: list[str] = []
+        self.bound: dict[int, Callable[[], None]] = {}
         self._solved: dict[int, Form] = {}
 
     def variable(self, slots: Iterable[Slot], origin: str) -> Form:
@@ -78,6 +81,12 @@ class System:
         self.dims.append(dims)
         self.origin.append(origin)
         return Form({(len(self.dims) - 1, dims): Fraction(1)})
+
+    def bind(self, slots: Iterable[Slot], origin: str, release: Callable[[], None]) -> Form:
+        """A variable whose value is given, as a form; ``release`` is called where it must be 0."""
+        form = self.variable(slots, origin)
+        self.bound[len(self.dims) - 1] = release
+        return form
 
     def reduce(self, form: Form) -> Form:
         """The form in terms of unknowns that are still free."""
@@ -97,12 +106,16 @@ class System:
         """Impose ``form = 0`` for all values of its slots.
 
         Solved exactly where one unknown carries every slot of the equation. Where none does, a sum
-        of unknowns that depend on different slots can only be constant along what they do not share.
+        of unknowns that depend on different slots can only be constant along what they do not
+        share.
         """
         form = self.reduce(form)
         while form:
             repeated = self._repeated(form)
-            if repeated is not None:
+            stuck = self._stuck(form)
+            if stuck is not None:
+                self._release(stuck)
+            elif repeated is not None:
                 self._coarsen(*repeated)
             else:
                 form = self._eliminate(form)
@@ -121,18 +134,39 @@ class System:
 
     def free(self, forms: Iterable[Form]) -> list[int]:
         """The unknowns left free that ``forms`` really contain, in order of creation."""
-        return sorted({var for form in forms for var, _ in self.reduce(form).terms})
+        found = {var for form in forms for var, _ in self.reduce(form).terms}
+        return sorted(found - self.bound.keys())
 
     def _normal(self, form: Form) -> Form:
         if not self.characteristic:
             return form
         return Form({k: Fraction(1) for k, c in form.terms.items() if c % self.characteristic})
 
+    def _stuck(self, form: Form) -> int | None:
+        """A bound variable of an equation that no unknown can be solved for exactly."""
+        bound = [var for var, _ in form.terms if var in self.bound]
+        slots = form.slots()
+        solvable = any(
+            slots <= set(binding) and self._once(form, var)
+            for var, binding in form.terms
+            if var not in self.bound
+        )
+        return None if solvable or not bound else bound[0]
+
+    def _once(self, form: Form, var: int) -> bool:
+        bindings = [binding for other, binding in form.terms if other == var]
+        return len(bindings) == 1 and len(set(bindings[0])) == len(bindings[0])
+
+    def _release(self, var: int) -> None:
+        self._solved[var] = ZERO
+        self.bound.pop(var)()
+
     def _repeated(self, form: Form) -> tuple[int, Binding] | None:
         """An unknown read at several bindings, and its dims on which they all agree."""
         seen: dict[int, list[Binding]] = {}
         for var, binding in form.terms:
-            seen.setdefault(var, []).append(binding)
+            if var not in self.bound:
+                seen.setdefault(var, []).append(binding)
         for var, bindings in seen.items():
             repeated = len(bindings) > 1 or len(set(bindings[0])) < len(bindings[0])
             if repeated:
@@ -149,9 +183,8 @@ class System:
 
     def _eliminate(self, form: Form) -> Form:
         """Solve for an unknown with the most slots; return what is left to impose."""
-        (var, binding), coefficient = max(
-            form.terms.items(), key=lambda item: (len(item[0][1]), -item[0][0])
-        )
+        unknown = [item for item in form.terms.items() if item[0][0] not in self.bound]
+        (var, binding), coefficient = max(unknown, key=lambda item: (len(item[0][1]), -item[0][0]))
         own = frozenset(binding)
         here = form.part(lambda other: frozenset(other) == own)
         rest = form.part(lambda other: frozenset(other) != own)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 from torch import nn
@@ -16,7 +15,7 @@ from paramsym.network.call import unwrap
 from paramsym.network.charges import Form, System
 from paramsym.network.element import Structure
 from paramsym.network.flow import Program
-from paramsym.network.motion import Block, Flip, IndexClass, Motion, without_frames
+from paramsym.network.motion import Block, IndexClass, Motion, without_frames
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
 from paramsym.network.spaces import listing
@@ -91,23 +90,26 @@ class _Readout:
         tensors = {n: t for n, t in named_state(self.model) if names[n] == n}
         shapes = {n: tuple(t.shape) for n, t in tensors.items()}
         parameters = tuple(n for n, _ in self.model.named_parameters())
-        raw = {n: self._axes(v) for n, v in self.derivation.own.items()}
-        classes = self._classes(raw.values())
+        for name in self.derivation.tracked:
+            self.derivation.own.pop(name)  # it follows what it is the statistic of
+        classes = self._classes(self._axes(v) for v in self.derivation.own.values())
         scale_basis = self._torus(self.derivation.scales, "scale", classes)
         sign_basis = self._torus(self.derivation.signs, "sign", classes)
         self.scale_basis, self.sign_basis = scale_basis, sign_basis
         motions = {n: self._motion(v) for n, v in self.derivation.own.items()}
-        motions |= {n: self._statistic(n) for n in self.derivation.tracked if n in shapes}
+        motions |= {n: self._statistic(n) for n in self.derivation.tracked}
         program = self._program()
         unused = [
             n
             for n in parameters
             if n not in self.derivation.own and n not in self.frozen and not self.branch_only
         ]
-        shifts = {n: self._bare(n, motions) for n in program.free}
+        own = self._shift_shapes()
+        shifts = {n: _narrowed(self._bare(n, motions), own[n]) for n in program.free}
         shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
         motions |= {n: shifts[n] for n in unused}
-        structure = Structure(classes, scale_basis.variables, sign_basis.variables, shifts, shapes)
+        extents = {n: own.get(n, shapes[n]) for n in shifts}
+        structure = Structure(classes, scale_basis.variables, sign_basis.variables, shifts, extents)
         found = listing(
             structure,
             motions,
@@ -129,6 +131,7 @@ class _Readout:
             shapes,
             parameters,
             ties(self.model),
+            self._slopes(),
             branch_only=self.branch_only,
         )
 
@@ -206,25 +209,26 @@ class _Readout:
         return Motion(self._axes(value), {c: b for c, b in blocks.items() if any(b)}, slope)
 
     def _block(self, charge: Charge) -> Block:
-        flips = tuple(
-            Flip(slope.name, slope.slot, self._sign(Form({term: Fraction(1)})), int(power))
-            for slope, form in charge.flips
-            for term, power in form.terms.items()
-        )
-        return Block(
-            self._scale(charge.scale), self._sign(charge.sign), tuple(f for f in flips if f.sign)
-        )
+        return Block(self._scale(charge.scale), self._sign(charge.sign))
 
     def _inverted(self, value: Value) -> Form | None:
         """The sign under which a learned slope is inverted, named by the slope's own slot."""
         node = self.derivation.graph.nodes[value.node] if value.node >= 0 else None
-        entry = None if node is None else self.derivation.inverted.get(node.target)
-        if entry is None or node is None or node.op != "parameter":
+        slope = None if node is None else self.derivation.slopes.get(node.target)
+        if slope is None or node is None or node.op != "parameter":
             return None
-        _, form, slot = entry
         own = [leaf.slot for axis in value.axes for leaf in leaves(axis) if leaf.factor is not None]
-        sign = self._sign(form if slot is None else form.rename({slot: own[0]}))
-        return sign or None
+        names = {} if slope.slot is None else {slope.slot: own[0]}
+        return self._sign(slope.sign.rename(names)) or None
+
+    def _slopes(self) -> dict[str, tuple[int, int]]:
+        """The variables of every learned slope that some element inverts."""
+        found: dict[str, tuple[int, int]] = {}
+        for name, slope in self.derivation.slopes.items():
+            ((log, _),), ((negative, _),) = slope.log.terms, slope.negative.terms
+            if log in self.derivation.scales.bound:
+                found[name] = (log, negative)
+        return found
 
     def _statistic(self, name: str) -> Motion:
         """How a running mean or variance follows the tensor whose statistic it is."""
@@ -248,6 +252,11 @@ class _Readout:
         free = tuple(sorted(settlement.free, key=list(self.derivation.own).index))
         return Program(tuple(flows.steps), settlement.pivots, free, tracked)
 
+    def _shift_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every parameter's translation: an embedding moves all its rows alike."""
+        sources = (step for step in self.derivation.flows.steps if step.kind == "source")
+        return {step.attrs["name"]: tuple(step.attrs["own"]) for step in sources}
+
     def _bare(self, name: str, motions: Mapping[str, Motion]) -> Motion:
         """How a translation of a bias is moved, in the frame in which its axis is rotated.
 
@@ -257,7 +266,7 @@ class _Readout:
         blocks = dict(motion.blocks)
         for chosen in cells(motion.axes):
             cell = frozenset(leaf.slot for leaf in chosen)
-            scale, sign, flips = blocks.get(cell, Block())
+            scale, sign = blocks.get(cell, Block())
             for leaf in chosen:
                 for gain, power in leaf.frame:
                     own = motions.get(gain.name)
@@ -271,7 +280,7 @@ class _Readout:
                     scale = scale.plus(of_gain.scale.rename(names), -power)
                     sign = sign.plus(of_gain.sign.rename(names), power)
             sign = Form({term: c % 2 for term, c in sign.terms.items() if c % 2})
-            blocks[cell] = Block(scale, sign, flips)
+            blocks[cell] = Block(scale, sign)
         axes = tuple(without_frames(axis) for axis in motion.axes)
         return Motion(axes, {c: b for c, b in blocks.items() if any(b)})
 
@@ -288,6 +297,16 @@ class _Readout:
         for index, reason in self.derivation.unknown.items():
             node = self.derivation.graph.nodes[index]
             yield node.module or node.name, reason
+
+
+def _narrowed(motion: Motion, shape: tuple[int, ...]) -> Motion:
+    """The motion of a tensor that is constant along the axes where the shape is one."""
+    axes = tuple(
+        Leaf(1, next(iter(leaves(axis))).slot) if n == 1 and axis.size > 1 else axis
+        for n, axis in zip(shape, motion.axes, strict=True)
+    )
+    kept = {leaf.slot for axis in axes for leaf in leaves(axis)}
+    return Motion(axes, {cell & kept: block for cell, block in motion.blocks.items()})
 
 
 def _still_axes(shape: tuple[int, ...]) -> tuple[Tree, ...]:

@@ -52,7 +52,8 @@ class Structure:
     """Everything that says what an element consists of.
 
     `shifts` holds for every tensor that is translated freely how a translation of it is moved by
-    the rest of an element, and `masks` which of its entries are free (all, where it has none).
+    the rest of an element, `shapes` the shape of that translation, and `masks` which of its entries
+    are free (all, where it has none).
     """
 
     classes: Mapping[int, IndexClass]

@@ -29,21 +29,11 @@ class IndexClass:
     reason: str
 
 
-class Flip(NamedTuple):
-    """Where ``sign`` is -1, a power of a learned slope: its name, and the slot that indexes it."""
-
-    name: str
-    slot: int | None
-    sign: Form
-    power: int
-
-
 class Block(NamedTuple):
-    """What multiplies one block of a tensor: ``exp(scale) * sign``, and powers of learned slopes."""
+    """What multiplies one block of a tensor: ``exp(scale) * sign``."""
 
     scale: Form = Form()
     sign: Form = Form()
-    flips: tuple[Flip, ...] = ()
 
 
 class Moves(Protocol):
@@ -127,17 +117,7 @@ class _Application:
             cell = cell * read_form(block.scale, self.g.scales, chosen, cell).exp()
         if block.sign:
             cell = cell * read_signs(block.sign, self.g.signs, chosen, cell)
-        for flip in block.flips:
-            cell = cell * self._slope(flip, chosen, cell)
         return cell
-
-    def _slope(self, flip: Flip, chosen: tuple[Leaf, ...], cell: Tensor) -> Tensor:
-        """``slope ** -power`` where the sign is -1; slopes are read where they have moved to."""
-        values = self.read(f"moved {flip.name}").to(cell.dtype)
-        dims = [k for k, leaf in enumerate(chosen) if leaf.slot == flip.slot]
-        spread = along(values, dims[0], cell.ndim) if dims else values.reshape([1] * cell.ndim)
-        sign = read_signs(flip.sign, self.g.signs, chosen, cell)
-        return torch.where(sign < 0, spread ** (-flip.power), 1.0)
 
     def _inverted(self, cell: Tensor, chosen: tuple[Leaf, ...]) -> Tensor:
         assert self.motion.inverted is not None
@@ -327,14 +307,12 @@ def block_to_dict(cell: Cell, block: Block) -> dict[str, Any]:
         "slots": sorted(cell),
         "scale": form_to_list(block.scale),
         "sign": form_to_list(block.sign),
-        "flips": [[f.name, f.slot, form_to_list(f.sign), f.power] for f in block.flips],
     }
 
 
 def block_from_dict(data: Mapping[str, Any]) -> tuple[Cell, Block]:
     """The block that ``block_to_dict`` wrote."""
-    flips = tuple(Flip(name, slot, form_from_list(f), p) for name, slot, f, p in data["flips"])
-    block = Block(form_from_list(data["scale"]), form_from_list(data["sign"]), flips)
+    block = Block(form_from_list(data["scale"]), form_from_list(data["sign"]))
     return frozenset(data["slots"]), block
 
 

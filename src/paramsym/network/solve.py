@@ -17,7 +17,17 @@ from paramsym.network.axes import Factors, Kind, Leaf, Mismatch, Tree
 from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Settlement, Support
 from paramsym.network.graph import Graph, Node, Ref
-from paramsym.network.values import NEUTRAL, Cell, Charge, Value, cells, refreshed, stretched
+from paramsym.network.values import (
+    NEUTRAL,
+    Cell,
+    Charge,
+    Value,
+    cells,
+    conformed,
+    recut,
+    refreshed,
+    stretched,
+)
 
 Pairs = list[tuple[tuple[Leaf, ...], tuple[Leaf, ...]]]
 Result = Value | tuple[Value | None, ...] | None
@@ -60,11 +70,25 @@ def _values(item: Any) -> Iterable[Value]:
 
 @dataclass(frozen=True)
 class Tracked:
-    """A buffer that holds the mean (or the variance) of a tensor, and how that tensor is shifted."""
+    """A buffer with the mean (or the variance) of a tensor, and how that tensor is shifted."""
 
     value: Value
     flow: int | None
     squared: bool
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A learned slope that is inverted where ``sign`` is -1, and what then follows from it.
+
+    There ``log`` and ``negative`` (variables of the scales and of the signs) are the logarithm of
+    the size of the new slope, and whether it is negative. ``slot`` indexes the slopes (None: one).
+    """
+
+    sign: Form
+    slot: Slot | None
+    log: Form
+    negative: Form
 
 
 class Derivation:
@@ -94,7 +118,7 @@ class Derivation:
         self.final = False
         self.values: dict[int, Any] = {}
         self.tracked: dict[str, Tracked] = {}
-        self.inverted: dict[str, tuple[Value, Form, Slot | None]] = {}
+        self.slopes: dict[str, Slope] = {}
         self.constants: dict[str, Value] = {}
         self._free = self._parameter_free()
         self._reset()
@@ -164,7 +188,7 @@ class Derivation:
         self.own: dict[str, Value] = {}
         self.attached = {}
         self.tracked = {}
-        self.inverted = {}
+        self.slopes = {}
         self.constants = {}
 
     def _closed(self, slots: Iterable[Slot]) -> tuple[Slot, ...]:
@@ -191,6 +215,9 @@ class Derivation:
 
     def _notice(self, value: Value) -> None:
         """A factor may be fibred only over index sets that every tensor it occurs in has."""
+        if self.final and not value.free and value.square is None:
+            blocks = {frozenset(leaf.slot for leaf in cell) for cell in cells(value.axes)}
+            assert blocks == value.charges.keys(), "a rule lost the charges of some blocks"
         if value.free or self.final:
             return
         roots = frozenset(r for r in map(self.factors.root, value.leaves()) if r is not None)
@@ -335,18 +362,8 @@ class Derivation:
         """This tensor is neither scaled, nor flipped, nor shifted."""
         for charge in value.charges.values():
             self.scales.require_zero(charge.scale)
-            self.unsigned(charge)
+            self.signs.require_zero(charge.sign)
         self.flows.wall(value.flow)
-
-    def unsigned(self, charge: Charge) -> None:
-        """This block is not flipped."""
-        self.signs.require_zero(charge.sign)
-        self.unflipped(charge)
-
-    def unflipped(self, charge: Charge) -> None:
-        """No flip of an earlier learned slope reaches this block."""
-        for _, form in charge.flips:
-            self.signs.require_zero(form)
 
     def entrywise(self, value: Value, reason: str) -> Value:
         """Only what maps entries to entries may act on this tensor."""
@@ -360,23 +377,13 @@ class Derivation:
         """Two blocks scale alike."""
         self.scales.require_zero(a.scale.plus(b.scale, -1))
         self.signs.require_zero(a.sign.plus(b.sign, -1))
-        self.unflipped(a.plus(b, -1))
 
     def along(self, charge: Charge, chosen: Iterable[Leaf], origin: str) -> Charge:
         """The charge of a sum over the chosen indices: it may not depend on them."""
         slots = frozenset(leaf.slot for leaf in chosen)
-        stuck = [f for (_, slot), f in charge.flips if slot in slots]
-        for form in stuck:
-            self.signs.require_zero(form)
-        flips = tuple(
-            (slope, self.signs.constant_along(form, slots, origin))
-            for slope, form in charge.flips
-            if slope.slot not in slots
-        )
         return Charge(
             self.scales.constant_along(charge.scale, slots, origin),
             self.signs.constant_along(charge.sign, slots, origin),
-            tuple((slope, form) for slope, form in flips if form),
         )
 
     def absorbed(self, key: str) -> bool:
@@ -412,17 +419,29 @@ class Derivation:
         charges = {cell | slots: charge for cell, charge in value.charges.items()}
         return replace(value, axes=new + value.axes, charges=charges)
 
-    def aligned(self, a: Value, b: Value, pairs: Iterable[tuple[int, int]]) -> list[Pairs] | None:
-        """The pure products of paired axes, or None (and both pinned) where they do not match."""
-        found = []
+    def matched(
+        self, a: Value, b: Value, pairs: Iterable[tuple[int, int]]
+    ) -> tuple[Value, Value, list[Pairs]] | None:
+        """Both tensors with the paired axes cut alike, and the pure products of each pair.
+
+        None, and both pinned, where the axes do not match.
+        """
+        pairs = list(pairs)
+        sizes = [max(a.axes[i].size, b.axes[j].size) for i, j in pairs]
+        axes, others = list(a.axes), list(b.axes)
+        try:
+            for (i, j), size in zip(pairs, sizes, strict=True):
+                axes[i], others[j] = stretched(axes[i], size), stretched(others[j], size)
+                self.factors.align(axes[i], others[j])
+        except Mismatch:
+            self.pin(a, "two axes meet whose index sets do not fit")
+            self.pin(b, "two axes meet whose index sets do not fit")
+            return None
+        axes = [self.factors.resolve(axis) for axis in axes]
+        others = [self.factors.resolve(axis) for axis in others]
+        origin: dict[Slot, Slot] = {}
         for i, j in pairs:
-            x, y = a.axes[i], b.axes[j]
-            size = max(x.size, y.size)
-            try:
-                found.append(self.factors.align(stretched(x, size), stretched(y, size)))
-            except Mismatch:
-                reason = "two axes meet whose index sets do not fit"
-                self.pin(a, reason)
-                self.pin(b, reason)
-                return None
-        return found
+            axes[i] = conformed(axes[i], others[j], self.factors.slot, origin)
+            others[j] = conformed(others[j], axes[i], self.factors.slot, origin)
+        found = [self.factors.align(axes[i], others[j]) for i, j in pairs]
+        return recut(a, axes, origin), recut(b, others, origin), found

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from paramsym.errors import ParamsymError, ShapeError
-from paramsym.network.axes import Gain, Kind
+from paramsym.network.axes import Gain, Kind, leaves
 from paramsym.network.element import Element, Structure, Variable
 from paramsym.network.flow import Program, Run, Step, compact
 from paramsym.network.function import double
 from paramsym.network.motion import (
+    Block,
     IndexClass,
     Motion,
     along,
@@ -55,6 +56,7 @@ class Symmetry:
     shapes: Mapping[str, tuple[int, ...]]
     parameters: tuple[str, ...]
     aliases: Mapping[str, tuple[str, ...]]
+    slopes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     outputs: tuple[int, ...] | None = None
     branch_only: bool = False
     local: bool = False
@@ -165,7 +167,9 @@ class Symmetry:
             tangent: Tensor = torch.func.jvp(moved, (start,), (direction,))[1]
             return tangent
 
-        rows: Tensor = torch.func.vmap(row, chunk_size=CHUNK)(torch.eye(self.dim, dtype=start.dtype))
+        rows: Tensor = torch.func.vmap(row, chunk_size=CHUNK)(
+            torch.eye(self.dim, dtype=start.dtype)
+        )
         return rows
 
     def _state(self, params: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
@@ -236,6 +240,7 @@ class Symmetry:
             "scales": {str(v): r.to_dict() for v, r in structure.scales.items()},
             "signs": {str(v): r.to_dict() for v, r in structure.signs.items()},
             "shifts": {n: motion_to_dict(m) for n, m in structure.shifts.items()},
+            "shift_shapes": {n: list(shape) for n, shape in structure.shapes.items()},
             "masks": {n: m.tolist() for n, m in structure.masks.items()},
             "motions": {n: motion_to_dict(m) for n, m in self.motions.items()},
             "program": self.program.to_dict(),
@@ -246,6 +251,7 @@ class Symmetry:
             "shapes": {n: list(shape) for n, shape in self.shapes.items()},
             "parameters": list(self.parameters),
             "aliases": {n: list(names) for n, names in self.aliases.items()},
+            "slopes": {n: list(pair) for n, pair in self.slopes.items()},
             "outputs": None if self.outputs is None else list(self.outputs),
             "branch_only": self.branch_only,
             "local": self.local,
@@ -271,7 +277,7 @@ class Symmetry:
             {int(v): Variable.from_dict(r) for v, r in data["scales"].items()},
             {int(v): Variable.from_dict(r) for v, r in data["signs"].items()},
             {n: motion_from_dict(m) for n, m in data["shifts"].items()},
-            shapes,
+            {n: tuple(shape) for n, shape in data["shift_shapes"].items()},
             {n: torch.tensor(m, dtype=torch.bool) for n, m in data["masks"].items()},
         )
         return cls(
@@ -285,6 +291,7 @@ class Symmetry:
             shapes,
             tuple(data["parameters"]),
             {n: tuple(names) for n, names in data["aliases"].items()},
+            {n: tuple(pair) for n, pair in data["slopes"].items()},
             None if data["outputs"] is None else tuple(data["outputs"]),
             data["branch_only"],
             data["local"],
@@ -315,6 +322,8 @@ class _Act:
     _moved: dict[str, Tensor] = field(default_factory=dict)
 
     def run(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Every tensor that was given, where it has moved to."""
+        self._follow_slopes()
         canonical = {a: n for n, names in self.sym.aliases.items() for a in names}
         result: dict[str, Tensor] = {}
         for name, tensor in given.items():
@@ -324,6 +333,33 @@ class _Act:
                 continue
             result[name] = self._final(own).to(tensor)
         return result
+
+    def _follow_slopes(self) -> None:
+        """Where a learned slope is inverted, what reads the unit is multiplied by minus the old."""
+        scales, signs = dict(self.g.scales), dict(self.g.signs)
+        for name, (log, negative) in self.sym.slopes.items():
+            before, after = self._original(name).flatten(), self._linear(name).flatten()
+            inverted = self._inverted(name).flatten()
+            if bool((inverted & ~after.isfinite()).any()):
+                raise ParamsymError(
+                    "a unit with slope 0 cannot be flipped",
+                    where=name,
+                    remedy="sample with discrete=False, or move the slope away from 0",
+                )
+            size = after.abs().log()
+            shape = before.shape if before.numel() > 1 else ()
+            scales[log] = torch.where(inverted, size, 0.0).reshape(shape)
+            signs[negative] = torch.where(inverted & (after < 0), -1.0, 1.0).reshape(shape)
+        self.g = replace(self.g, scales=scales, signs=signs)
+
+    def _inverted(self, name: str) -> Tensor:
+        """Which slopes are inverted."""
+        motion, like = self.sym.motions[name], torch.ones_like(self._original(name))
+        if motion.inverted is None:
+            return like < 0
+        signed = Motion(motion.axes, {_cell(motion): Block(sign=motion.inverted)})
+        still = replace(self.g, classes={})
+        return signed.apply(like, still, self.sym.structure.classes, self._original) < 0
 
     def _final(self, name: str) -> Tensor:
         program, moved = self.sym.program, self._linear(name)
@@ -335,7 +371,7 @@ class _Act:
             shift = self.g.shifts.get(name)
         if shift is None:
             return moved
-        return moved + (shift if shift.numel() == 1 else shift.reshape(moved.shape))
+        return moved + (shift if shift.ndim == moved.ndim else shift.flatten())
 
     @cached_property
     def _run(self) -> Run:
@@ -350,16 +386,11 @@ class _Act:
     def _apply(self, motion: Motion | None, tensor: Tensor) -> Tensor:
         if motion is None:
             return tensor
-        return motion.apply(tensor, self.g, self.sym.structure.classes, self._read)
+        return motion.apply(tensor, self.g, self.sym.structure.classes, self._original)
 
     def _original(self, name: str) -> Tensor:
         tensor = self.params[name]
         return tensor.detach().to(torch.float64)
-
-    def _read(self, name: str) -> Tensor:
-        """Gains are read where they were, slopes where they are after the motion."""
-        kind, _, rest = name.partition(" ")
-        return self._linear(rest) if kind == "moved" else self._original(name)
 
     def _shift(self, name: str) -> Tensor | None:
         """The free translation of a bias, in the frame in which its axis is rotated."""
@@ -398,6 +429,11 @@ class _Act:
             before = after = like + constant
         moved = self._apply(motion, before.expand(step.shape))
         return _compacted(after - moved, step)
+
+
+def _cell(motion: Motion) -> frozenset[int]:
+    """The one block of a tensor whose axes are not split."""
+    return frozenset(leaf.slot for axis in motion.axes for leaf in leaves(axis))
 
 
 def _compacted(tensor: Tensor, step: Step) -> Tensor:

@@ -95,7 +95,9 @@ class Torus:
             result = result.plus(self._bound(old, binding), coefficient)
         return result
 
-    def _bound(self, old: int, binding: Sequence[int]) -> Form:
+    def _bound(self, old: int, binding: tuple[int, ...]) -> Form:
+        if old not in self.substitution:  # its value follows from others
+            return Form({(old, binding): Fraction(1)})
         return self.substitution[old].rename(dict(enumerate(binding)))
 
 
@@ -143,7 +145,8 @@ class _Choice:
         vectors: dict[int, Vector] = {var: {} for var in self.dims}
         for name, _, form in self.entries:
             for (var, binding), coefficient in form.terms.items():
-                vectors[var][(name, frozenset(binding))] = coefficient
+                if var in vectors:
+                    vectors[var][(name, frozenset(binding))] = coefficient
         return vectors
 
     def _scalar_vectors(self, key: frozenset[int]) -> dict[int, Vector]:

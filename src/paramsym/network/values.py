@@ -14,42 +14,19 @@ from paramsym.network.charges import ZERO, Form, Slot
 Cell = frozenset[Slot]
 
 
-class Slope(NamedTuple):
-    """A learned slope: the parameter's name, and the slot that indexes it (None: one for all)."""
-
-    name: str
-    slot: Slot | None
-
-
 class Charge(NamedTuple):
-    """How one block of a tensor scales: ``exp(scale) * sign``.
-
-    ``flips`` adds, where a sign is -1, a power of a learned slope (see PReLU): each entry is a slope,
-    the slot that indexes it, and the form whose terms are sign variables with the power as
-    coefficient.
-    """
+    """How one block of a tensor scales: ``exp(scale) * sign``."""
 
     scale: Form = ZERO
     sign: Form = ZERO
-    flips: tuple[tuple[Slope, Form], ...] = ()
 
     def rename(self, names: Mapping[Slot, Slot]) -> Charge:
         """The same charge with its slots called by other names."""
-        flips = tuple(
-            (Slope(name, None if slot is None else names.get(slot, slot)), form.rename(names))
-            for (name, slot), form in self.flips
-        )
-        return Charge(self.scale.rename(names), self.sign.rename(names), flips)
+        return Charge(self.scale.rename(names), self.sign.rename(names))
 
     def plus(self, other: Charge, factor: Fraction | int = 1) -> Charge:
         """The charge of a product of two tensors, the second to an integer power."""
-        slopes = dict(self.flips)
-        for slope, form in other.flips:
-            slopes[slope] = slopes.get(slope, ZERO).plus(form, factor)
-        flips = tuple((slope, form) for slope, form in slopes.items() if form)
-        return Charge(
-            self.scale.plus(other.scale, factor), self.sign.plus(other.sign, factor), flips
-        )
+        return Charge(self.scale.plus(other.scale, factor), self.sign.plus(other.sign, factor))
 
 
 NEUTRAL = Charge()
@@ -61,9 +38,9 @@ class Value:
 
     ``node`` is its place in the graph, ``free`` tells that it depends on no parameter, ``flow`` is
     the step of its translation (None: none). ``expression`` is the step that computes it where it
-    is a parameter seen through layout operations only, and ``bias`` that parameter's name if nothing
-    else reads it and its entries keep their order. ``square`` is the tensor whose square this is,
-    where only sums of the square are used.
+    is a parameter seen through layout operations only, and ``bias`` that parameter's name if
+    nothing else reads it and its entries keep their order. ``square`` is the tensor whose square
+    this is, where only sums of the square are used.
     """
 
     axes: tuple[Tree, ...]
@@ -101,6 +78,40 @@ def stretched(tree: Tree, size: int) -> Tree:
     if isinstance(tree, Leaf) and tree.size == 1 and size != 1:
         return replace(tree, size=size, what="uniform" if tree.factor is None else tree.what)
     return tree
+
+
+def conformed(tree: Tree, like: Tree, slot: Callable[[], Slot], origin: dict[Slot, Slot]) -> Tree:
+    """The axis with places where nothing acts cut as the other axis is; ``origin`` is extended."""
+    if isinstance(like, Leaf) or (isinstance(tree, Leaf) and tree.factor is not None):
+        return tree
+    if isinstance(tree, Leaf):
+        return _cut_alike(tree, like, slot, origin)
+    if type(tree) is not type(like) or [c.size for c in tree.children] != [
+        c.size for c in like.children
+    ]:
+        return tree
+    pairs = zip(tree.children, like.children, strict=True)
+    return replace(tree, children=tuple(conformed(x, y, slot, origin) for x, y in pairs))
+
+
+def _cut_alike(leaf: Leaf, like: Tree, slot: Callable[[], Slot], origin: dict[Slot, Slot]) -> Tree:
+    if isinstance(like, Leaf):
+        new = replace(leaf, size=like.size, slot=slot())
+        origin[new.slot] = leaf.slot
+        return new
+    return replace(
+        like, children=tuple(_cut_alike(leaf, child, slot, origin) for child in like.children)
+    )
+
+
+def recut(value: Value, axes: Sequence[Tree], origin: Mapping[Slot, Slot]) -> Value:
+    """The value on axes some of whose places were cut further; every piece keeps its charge."""
+    axes = tuple(axes)
+    charges = {}
+    for cell in cells(axes) if value.charges else ():
+        key = frozenset(leaf.slot for leaf in cell)
+        charges[key] = value.charges[frozenset(origin.get(s, s) for s in key)]
+    return replace(value, axes=axes, charges=charges)
 
 
 def rekeyed(value: Value, axes: Sequence[Tree]) -> Value:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paramsym.network.axes import Kind, leaves
-from paramsym.network.charges import Form
 from paramsym.network.rules import rule
 from paramsym.network.rules.elementwise import blocks
 from paramsym.network.rules.layout import view
-from paramsym.network.solve import Op, Result
-from paramsym.network.values import Charge, Slope, Value
+from paramsym.network.solve import Op, Result, Slope
+from paramsym.network.values import NEUTRAL, Charge, Value
 
 
 @rule("aten.prelu.default")
@@ -26,43 +25,48 @@ def prelu(op: Op) -> Result:
     channel = 1 if len(x.axes) > 1 else 0
     if slope.shape[0] > 1:
         shaped = view(op, slope, (slope.shape[0], *(1 for _ in x.axes[channel + 1 :])))
-        pairs = engine.aligned(x, engine.broadcast(shaped, len(x.axes)), [(channel, channel)])
-        for a, b in (pair for block in blocks(pairs or []) for pair in block):
+        shaped = engine.broadcast(shaped, len(x.axes))
+        matched = engine.matched(x, shaped, [(channel, channel)])
+        x, pairs = (x, []) if matched is None else (matched[0], matched[2])
+        for a, b in (pair for block in blocks(pairs) for pair in block):
             engine.factors.share(a, b, f"{op.where} has a slope per channel")
-    names = _slots_of_slopes(op, x, slope, channel)
-    charges = {}
-    for cell, charge in x.charges.items():
-        engine.unflipped(charge)
-        sign = _flip(op, charge, slope, names)
-        flips = ((Slope(engine.graph.nodes[slope.node].target, names), sign),) if sign else ()
-        charges[cell] = Charge(charge.scale, sign, flips)
+    slot = _slot_of_slopes(x, slope, channel)
+    charges = {
+        cell: charge.plus(_flipped(op, charge, slope, slot)) for cell, charge in x.charges.items()
+    }
     for charge in slope.charges.values():
         engine.scales.require_zero(charge.scale)
         engine.signs.require_zero(charge.sign)
     return Value(x.axes, charges, node=op.node.index)
 
 
-def _slots_of_slopes(op: Op, x: Value, slope: Value, channel: int) -> int | None:
-    """The slot of ``x`` that indexes the slopes, if there is one and only one."""
-    del op
+def _slot_of_slopes(x: Value, slope: Value, channel: int) -> int | None:
+    """The slot of ``x`` that indexes the slopes, if there is one; -1 if there are several."""
     if slope.shape[0] == 1:
         return None
     found = [leaf.slot for leaf in leaves(x.axes[channel])]
     return found[0] if len(found) == 1 else -1
 
 
-def _flip(op: Op, charge: Charge, slope: Value, slot: int | None) -> Form:
-    """The sign with which the slopes are inverted; none where several readers would disagree."""
+def _flipped(op: Op, charge: Charge, slope: Value, slot: int | None) -> Charge:
+    """What a flip of the input adds to the charge; no flip where readers would disagree."""
     engine = op.engine
     node = engine.graph.nodes[slope.node] if slope.node >= 0 else None
     simple = node is not None and node.op == "parameter" and slot != -1
-    if not simple or len(engine.graph.users(slope.node)) != 1 or len(slope.charges) > 1:
+    shared = len(engine.graph.users(slope.node)) != 1 or len(slope.charges) > 1
+    if node is None or not simple or shared:
         engine.signs.require_zero(charge.sign)
-        return Form()
-    wanted = {s for s in charge.sign.slots()} - ({slot} if slot is not None else set())
-    sign = engine.signs.constant_along(charge.sign, frozenset(wanted), op.where)
-    engine.inverted[node.target] = (slope, sign, slot)  # type: ignore[union-attr]
-    return sign
+        return NEUTRAL
+    own = frozenset() if slot is None else frozenset({slot})
+    sign = engine.signs.constant_along(charge.sign, charge.sign.slots() - own, op.where)
+
+    def release() -> None:
+        engine.signs.require_zero(sign)
+
+    log = engine.scales.bind(own, node.target, release)
+    negative = engine.signs.bind(own, node.target, release)
+    engine.slopes[node.target] = Slope(sign, slot, log, negative)
+    return Charge(log, negative)
 
 
 @rule("aten.dropout.default", "aten.feature_dropout.default")

@@ -15,7 +15,7 @@ from string import ascii_letters
 from paramsym.network.axes import Gain, Kind, Leaf, Tree, branches, frame_plus
 from paramsym.network.graph import Graph, Ref
 from paramsym.network.solve import Derivation, Op, Pairs
-from paramsym.network.values import NEUTRAL, Cell, Charge, Value, picked, stretched
+from paramsym.network.values import NEUTRAL, Cell, Charge, Value, picked
 
 AxisPairs = Sequence[tuple[int, int]]
 Branch = tuple[Leaf, ...]
@@ -38,17 +38,18 @@ def combine(
     engine = op.engine
     b = engine.apart(a, b)
     flow = _flow(op, a, b, batch, contract, power, eps)
-    along, across = engine.aligned(a, b, batch), engine.aligned(a, b, contract)
+    matched = engine.matched(a, b, [*batch, *contract])
+    if matched is None:
+        shape = _Combination(op, a, b, tuple(batch), tuple(contract), power, eps).shape()
+        return engine.fixed(shape, op.node.index)
+    a, b, pairs = matched
+    along, across = pairs[: len(batch)], pairs[len(batch) :]
     product_ = _Combination(op, a, b, tuple(batch), tuple(contract), power, eps)
-    if along is None or across is None:
-        return replace(engine.fixed(product_.shape(), op.node.index), flow=None)
-    axes = [
-        product_.shared_axis(pair, pairs) for pair, pairs in zip(batch, along, strict=True)
-    ] + product_.free_axes()
-    for pairs in across:
-        for xs, ys in pairs:
-            for x, y in zip(xs, ys, strict=True):
-                product_.contract_leaves(x, y)
+    shared = [product_.shared_axis(*pair) for pair in zip(batch, along, strict=True)]
+    axes = [*shared, *product_.free_axes()]
+    for summed in across:
+        for x, y in _zipped(summed):
+            product_.contract_leaves(x, y)
     result = Value(tuple(axes), node=op.node.index, free=a.free and b.free, flow=flow)
     if engine.final:
         result = replace(result, charges=product_.charges(along, across))
@@ -80,7 +81,6 @@ class _Combination:
 
     def shared_axis(self, pair: tuple[int, int], pairs: Pairs) -> Tree:
         """One axis of an entrywise product."""
-        factors = self.op.engine.factors
         i, j = pair
         gain = self._gain(self.a.axes[i], self.b.axes[j])
         if gain is not None:
@@ -93,9 +93,7 @@ class _Combination:
         for xs, ys in pairs:
             for x, y in zip(xs, ys, strict=True):
                 self._index_alike(x, y)
-        size = max(self.a.axes[i].size, self.b.axes[j].size)
-        x_tree = factors.resolve(stretched(self.a.axes[i], size))
-        return picked(x_tree, factors.resolve(stretched(self.b.axes[j], size)))
+        return picked(self.a.axes[i], self.b.axes[j])
 
     def _index_alike(self, x: Leaf, y: Leaf) -> None:
         factors, where = self.op.engine.factors, self.op.where

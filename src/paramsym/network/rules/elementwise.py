@@ -12,7 +12,7 @@ from paramsym.network.flow import Support
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine, kept
 from paramsym.network.solve import Op, Pairs, Result
-from paramsym.network.values import Cell, Charge, Value, cells, picked, stretched
+from paramsym.network.values import Cell, Charge, Value, cells, picked
 
 # sums ---------------------------------------------------------------------------------------------
 
@@ -40,18 +40,16 @@ def add(op: Op, a: Value, b: Value, sign: float = 1.0) -> Value:
             return shifted
     b = engine.apart(a, b)
     flow = _sum_flow(op, a, b, sign)
-    pairs = engine.aligned(a, b, [(k, k) for k in range(rank)])
-    shape = [max(x.size, y.size) for x, y in zip(a.axes, b.axes, strict=True)]
-    if pairs is None:
+    matched = engine.matched(a, b, [(k, k) for k in range(rank)])
+    if matched is None:
+        shape = [max(x.size, y.size) for x, y in zip(a.axes, b.axes, strict=True)]
         return engine.fixed(shape, op.node.index)
+    a, b, pairs = matched
     for axis in pairs:
         for xs, ys in axis:
             for x, y in zip(xs, ys, strict=True):
                 same_leaf(op, x, y)
-    axes = [
-        picked(*(engine.factors.resolve(stretched(t, n)) for t in (x, y)))
-        for x, y, n in zip(a.axes, b.axes, shape, strict=True)
-    ]
+    axes = [picked(x, y) for x, y in zip(a.axes, b.axes, strict=True)]
     result = Value(tuple(axes), node=op.node.index, free=a.free and b.free, flow=flow)
     if engine.final:
         result = replace(result, charges=equal_charges(op, a, b, pairs))
@@ -285,8 +283,6 @@ def _through(axis: Tree, facts: ActivationFacts) -> Tree:
 def _image(op: Op, charge: Charge, facts: ActivationFacts, reflected: bool) -> Charge:
     """The charge after the function: scales by the degree, signs by the parity."""
     engine = op.engine
-    for _, form in charge.flips:
-        engine.signs.require_zero(form)
     scale, sign = charge.scale, charge.sign
     if facts.degree is None:
         engine.scales.require_zero(scale)

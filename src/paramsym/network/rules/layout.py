@@ -216,6 +216,22 @@ def select_rule(op: Op) -> Result:
     return replace(view(op, part, shape), node=op.node.index, bias=None)
 
 
+@rule("aten.index_select.default")
+def index_select(op: Op) -> Result:
+    """Entries picked by number: each then has a place of its own."""
+    x, axis, places = op[0], op[1], op[2]
+    if not places.free or x.free:
+        return None
+    shift = x.flow is not None and axis in op.engine.flows.steps[x.flow].support
+    if shift:
+        op.engine.flows.wall(x.flow)
+        x = replace(x, flow=None)
+    x = held(op, x, [axis], "picks entries by number")
+    size = (op.node.shape or ())[axis]
+    axes = [replace(t, size=size) if k == axis else t for k, t in enumerate(x.axes)]
+    return passed(op, x, rekeyed(x, axes))
+
+
 def held(op: Op, x: Value, axes: Sequence[int], why: str) -> Value:
     """Let nothing move along some axes, which become plain places."""
     engine = op.engine
@@ -345,21 +361,23 @@ def concatenated(op: Op, parts: Sequence[Value], axis: int) -> Value:
     engine = op.engine
     parts = [engine.fresh(part) for part in parts if part.shape[axis:] != (0,)]
     others = [k for k in range(len(parts[0].axes)) if k != axis]
-    common = list(parts[0].axes)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
+    along = [(k, k) for k in others]
+    for turn in range(2):  # the second time with all the cuts that the first one made
+        for k in range(1, len(parts)):
+            matched = engine.matched(parts[0], parts[k], along)
+            if matched is None:
+                for part in parts:
+                    engine.pin(part, f"{op.where} joins axes that do not fit")
+                return engine.fixed(shape, op.node.index)
+            parts[0], parts[k], pairs = matched
+            for x, y in (pair for block in blocks(pairs) for pair in block) if turn else ():
+                same_leaf(op, x, y)
+    common = list(parts[0].axes)
     for part in parts[1:]:
-        pairs = engine.aligned(parts[0], part, [(k, k) for k in others])
-        if pairs is None:
-            for each in parts:
-                engine.pin(each, f"{op.where} joins axes that do not fit")
-            return engine.fixed(shape, op.node.index)
-        for x, y in (pair for block in blocks(pairs) for pair in block):
-            same_leaf(op, x, y)
         for k in others:
-            common[k] = picked(
-                engine.factors.resolve(common[k]), engine.factors.resolve(part.axes[k])
-            )
+            common[k] = picked(common[k], part.axes[k])
     common[axis] = direct_sum(engine.factors.resolve(part.axes[axis]) for part in parts)
     result = Value(tuple(common), node=op.node.index, free=all(part.free for part in parts))
     if engine.final:
@@ -373,7 +391,8 @@ def _joined_charges(
     """Every block keeps the charge of the part it comes from."""
     found: dict[Cell, Charge] = {}
     for part in parts:
-        pairs = op.engine.aligned(result, part, [(k, k) for k in others]) or []
+        matched = op.engine.matched(result, part, [(k, k) for k in others])
+        pairs = [] if matched is None else matched[2]
         own = [leaf_pairs(part.axes[axis], op)]
         for block in blocks([*pairs, *own]):
             names = {y.slot: x.slot for x, y in block if None not in (x.factor, y.factor)}

@@ -59,7 +59,6 @@ def standardised(op: Op, x: Value, mean: Value | None, variance: Value | None, e
     for cell, charge in x.charges.items():
         if eps > 0:
             engine.scales.require_zero(charge.scale)
-        engine.unflipped(charge)
         other = [leaf for k, axis in enumerate(x.axes) if k != 1 for leaf in leaves(axis)]
         charges[cell] = Charge(ZERO, engine.along(charge, other, op.where).sign)
     return Value(x.axes, charges, node=op.node.index)
@@ -89,8 +88,8 @@ def _minus_mean(op: Op, x: Value, mean: Value) -> Value:
 def _attach(op: Op, x: Value, buffer: Value) -> None:
     """A buffer follows the permutations of the channels, and nothing else that moves them."""
     engine = op.engine
-    pairs = engine.aligned(x, per_channel(op, buffer, x), [(1, 0 + len(buffer.axes) - 1)])
-    for xs, ys in (pairs or [[]])[0]:
+    matched = engine.matched(x, per_channel(op, buffer, x), [(1, 0)])
+    for xs, ys in [] if matched is None else matched[2][0]:
         for channel, entry in zip(xs, ys, strict=True):
             if channel.factor is None or entry.factor is None:
                 engine.factors.lower(channel, Kind.FIXED, f"{op.where} meets fixed channels")
@@ -131,7 +130,6 @@ def _normalised(op: Op, x: Value, lost: list[Leaf], eps: float) -> Value:
     charges = {}
     total: Charge | None = None
     for cell, charge in x.charges.items():
-        engine.unflipped(charge)
         even = engine.along(charge, lost, op.where)
         if eps > 0:
             engine.scales.require_zero(even.scale)

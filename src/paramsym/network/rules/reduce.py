@@ -11,9 +11,10 @@ from paramsym.network.axes import Kind, Leaf, branches, leaves
 from paramsym.network.charges import ZERO
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
+from paramsym.network.rules.elementwise import add
 from paramsym.network.rules.layout import held, passed, view
 from paramsym.network.solve import Op, Result
-from paramsym.network.values import Cell, Charge, Value, cells
+from paramsym.network.values import Cell, Charge, Value
 
 
 def axes_of(x: Value, dims: Sequence[int] | int | None) -> list[int]:
@@ -127,12 +128,21 @@ def extremum(op: Op) -> Result:
     return summed(op, replace(monotone_, flow=flow), axes, keepdim=keepdim, factor=1.0)
 
 
+@rule("aten.maximum.default", "aten.minimum.default", "aten.fmax.default", "aten.fmin.default")
+def larger(op: Op) -> Result:
+    """The larger of two tensors that move alike, by permutations and positive scales."""
+    for x in (op[0], op[1]):
+        op.engine.flows.wall(x.flow)
+    one, other = (monotone(op, replace(x, flow=None)) for x in (op[0], op[1]))
+    return replace(add(op, one, other), flow=None)
+
+
 def monotone(op: Op, x: Value) -> Value:
     """Only positive scales and permutations may act on this tensor."""
     engine = op.engine
     engine.entrywise(x, f"{op.where} compares entries")
     for charge in x.charges.values():
-        engine.unsigned(charge)
+        engine.signs.require_zero(charge.sign)
     unsigned = {cell: Charge(charge.scale) for cell, charge in x.charges.items()}
     return replace(x, charges=unsigned, expression=None, bias=None)
 
@@ -162,16 +172,13 @@ def _holds(x: Value, axis: int) -> bool:
     return not isinstance(tree, Leaf) or any(leaf.factor is not None for leaf in leaves(tree))
 
 
-@rule(*(f"aten.max_pool{d}d.default" for d in (1, 2, 3)))
+@rule(
+    *(f"aten.max_pool{d}d.default" for d in (1, 2, 3)),
+    *(f"aten.adaptive_max_pool{d}d.values" for d in (1, 2, 3)),
+)
 def max_pool(op: Op) -> Result:
     """The largest of some pixels: positive scales and permutations of the channels pass."""
     return _pooled(op, monotone(op, op[0]))
-
-
-@rule(*(f"aten.adaptive_max_pool{d}d.default" for d in (1, 2, 3)))
-def adaptive_max_pool(op: Op) -> Result:
-    """As max pooling; its second result holds positions, which do not move."""
-    return None
 
 
 @rule(*(f"aten.avg_pool{d}d.default" for d in (1, 2, 3)))
@@ -204,8 +211,3 @@ def avg_pool(op: Op) -> Result:
 def resample(op: Op) -> Result:
     """Weighted means of pixels, the weights fixed and of sum one: anything linear passes."""
     return _pooled(op, op[0])
-
-
-def spatial_cells(x: Value) -> list[tuple[Leaf, ...]]:
-    """The blocks of a tensor as a list."""
-    return list(cells(x.axes))

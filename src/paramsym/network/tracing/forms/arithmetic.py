@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from paramsym.network.graph import Ref
-from paramsym.network.tracing.forms.registry import Event, Result, form
+from paramsym.network.tracing.forms.registry import Event, Result, axis_of, form
 
 
 @form("add.Tensor", "add.Scalar")
@@ -96,6 +96,16 @@ def relu6(e: Event) -> Result:
 def prelu(e: Event) -> Result:
     """`prelu(x, slope)`."""
     return e.emit("prelu.default", *e.args)
+
+
+@form("glu.default")
+def glu(e: Event) -> Result:
+    """The first half of an axis times the sigmoid of the second."""
+    x, axis = e.args[0], axis_of(e.args[1], e.dims)
+    size, shape = e.shape()[axis] // 2, e.out.shape
+    up = e.ref("slice.Tensor", x, axis, 0, size, 1, shape=shape)
+    gate = e.ref("slice.Tensor", x, axis, size, 2 * size, 1, shape=shape)
+    return e.emit("mul.Tensor", up, e.ref("sigmoid.default", gate, shape=shape))
 
 
 @form("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")

@@ -7,10 +7,10 @@ import torch
 from paramsym.network.tracing.forms.registry import FORMS, Event, Form, Result, form
 
 
-def _max_pool(n: int) -> Form:
+def _max_pool(name: str) -> Form:
     def max_pool(e: Event) -> Result:
         """The places of the maxima are a second output, rarely read."""
-        return [e.emit(f"max_pool{n}d.default", *e.args), e.whole()[1]]
+        return [e.emit(name, *e.args), e.whole()[1]]
 
     return max_pool
 
@@ -24,7 +24,8 @@ def _padding(mode: str) -> Form:
 
 
 for _n in (1, 2, 3):
-    FORMS[f"aten.max_pool{_n}d_with_indices.default"] = _max_pool(_n)
+    FORMS[f"aten.max_pool{_n}d_with_indices.default"] = _max_pool(f"max_pool{_n}d.default")
+    FORMS[f"aten.adaptive_max_pool{_n}d.default"] = _max_pool(f"adaptive_max_pool{_n}d.values")
     FORMS[f"aten._adaptive_avg_pool{_n}d.default"] = _renamed(f"adaptive_avg_pool{_n}d.default")
     FORMS[f"aten.reflection_pad{_n}d.default"] = _padding("reflect")
     FORMS[f"aten.replication_pad{_n}d.default"] = _padding("replicate")
