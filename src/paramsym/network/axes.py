@@ -59,7 +59,8 @@ class Leaf:
     """One index set on an axis: the factor that acts there (None: nothing does) and how.
 
     ``what`` tells the leaves without a factor apart: "fixed" entries of unknown value, "uniform"
-    ones that are all equal, "zero" ones. ``slot`` names the index in linear forms.
+    ones that are all equal, "zero" ones. ``slot`` names the index in linear forms, ``axis`` the axis
+    of the tensor that the leaf is on, where that is known.
     """
 
     size: int
@@ -68,6 +69,7 @@ class Leaf:
     turn: int = 1
     frame: Frame = PLAIN
     what: str = "fixed"
+    axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,13 @@ def direct_sum(children: Iterable[Tree]) -> Tree:
             places.extend(tuple(start + i for i in place) for place in inner.places)
             start += child.size
     return parts[0] if len(parts) == 1 else Sum(tuple(parts), tuple(places))
+
+
+def is_split(tree: Tree) -> bool:
+    """Whether an axis has parts that move on their own."""
+    if isinstance(tree, Product):
+        return any(is_split(child) for child in tree.children)
+    return isinstance(tree, Sum)
 
 
 def leaves(tree: Tree) -> Iterator[Leaf]:

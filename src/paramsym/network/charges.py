@@ -132,6 +132,25 @@ class System:
         rest = form.part(lambda binding: slots.isdisjoint(binding))
         return self.reduce(rest.plus(level))
 
+    def absorb(self, form: Form, into: Form) -> None:
+        """Let an unknown of ``into`` take up the bound variables of ``form``, here and now.
+
+        Otherwise they would be undone somewhere behind, in any tensor that the equations reach.
+        """
+        form, into = self.reduce(form), self.reduce(into)
+        for (var, binding), coefficient in form.terms.items():
+            if var in self.bound:
+                self._take(Form({(var, binding): coefficient}), into)
+
+    def _take(self, bound: Form, into: Form) -> None:
+        for (var, binding), coefficient in into.terms.items():
+            known = var in self.bound or var in self._solved
+            if not known and bound.slots() <= set(binding) and self._once(into, var):
+                names = dict(zip(binding, self.dims[var], strict=True))
+                rest = self.variable(self.dims[var], self.origin[var])
+                self._solved[var] = rest.plus(bound.rename(names), -1 / coefficient)
+                return
+
     def free(self, forms: Iterable[Form]) -> list[int]:
         """The unknowns left free that ``forms`` really contain, in order of creation."""
         found = {var for form in forms for var, _ in self.reduce(form).terms}
@@ -182,19 +201,25 @@ class System:
         self._solved[var] = self.variable(keep, self.origin[var])
 
     def _eliminate(self, form: Form) -> Form:
-        """Solve for an unknown with the most slots; return what is left to impose."""
+        """Solve for an unknown with the most slots; return what is left to impose.
+
+        Where others have slots that it lacks, it is a sum of functions, one of the slots that it
+        shares with each of them.
+        """
         unknown = [item for item in form.terms.items() if item[0][0] not in self.bound]
         (var, binding), coefficient = max(unknown, key=lambda item: (len(item[0][1]), -item[0][0]))
         own = frozenset(binding)
-        here = form.part(lambda other: frozenset(other) == own)
-        rest = form.part(lambda other: frozenset(other) != own)
-        shared = own & rest.slots()
         names = dict(zip(binding, self.dims[var], strict=True))
-        others = here.plus(Form({(var, binding): coefficient}), -1)
-        if rest.slots() <= own:
-            solved, left = others.plus(rest), ZERO
-        else:
+        outside = form.part(lambda other: not own.issuperset(other))
+        solved = form.plus(outside, -1).plus(Form({(var, binding): coefficient}), -1)
+        for shared in _largest(own.intersection(other) for _, other in outside.terms):
             level = self.variable(shared, self.origin[var])
-            solved, left = others.plus(level, -1), rest.plus(level)
+            solved, outside = solved.plus(level, -1), outside.plus(level)
         self._solved[var] = solved.times(-1 / coefficient).rename(names)
-        return left
+        return outside
+
+
+def _largest(sets: Iterable[frozenset[Slot]]) -> list[frozenset[Slot]]:
+    """The sets that lie in no other one."""
+    found = list(dict.fromkeys(sets))
+    return [a for a in found if not any(a < b for b in found)]

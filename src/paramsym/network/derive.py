@@ -119,10 +119,12 @@ class _Readout:
             [n for n in tensors if n in parameters],
         )
         moving = {n: m for n, m in motions.items() if not m.is_still(classes) or n in shifts}
+        slopes = self._slopes()
+        kept = (*program.pivots, *program.tracked, *slopes)
         constants = {k: self._motion(v) for k, v in self.derivation.constants.items()}
         return Symmetry(
             structure,
-            moving | {n: motions[n] for n in (*program.pivots, *program.tracked) if n in motions},
+            moving | {n: motions[n] for n in kept if n in motions},
             program,
             constants,
             found.spaces,
@@ -131,24 +133,24 @@ class _Readout:
             shapes,
             parameters,
             ties(self.model),
-            self._slopes(),
+            slopes,
             branch_only=self.branch_only,
         )
 
     # classes ------------------------------------------------------------------------------------
 
     def _axes(self, value: Value) -> tuple[Tree, ...]:
-        return tuple(self._rooted(axis) for axis in value.axes)
+        return tuple(self._rooted(axis, k) for k, axis in enumerate(value.axes))
 
-    def _rooted(self, tree: Tree) -> Tree:
+    def _rooted(self, tree: Tree, axis: int = 0) -> Tree:
         """The tree with every leaf seen from the root of its class."""
         if not isinstance(tree, Leaf):
-            return replace(tree, children=tuple(self._rooted(c) for c in tree.children))
+            return replace(tree, children=tuple(self._rooted(c, axis) for c in tree.children))
         if tree.factor is None:
             return tree
         turn, frame = self.derivation.factors.seen(tree)
         root = self.derivation.factors.root(tree)
-        return replace(tree, factor=root, turn=turn, frame=frame)
+        return replace(tree, factor=root, turn=turn, frame=frame, axis=axis)
 
     def _classes(self, axes: Iterable[tuple[Tree, ...]]) -> dict[int, IndexClass]:
         """The classes that occur in parameters, and those they are fibred over."""
@@ -189,7 +191,7 @@ class _Readout:
         free = system.free(form for _, _, form in entries)
         dims = {v: tuple(self._class_of(slot) for slot in system.dims[v]) for v in free}
         origins = {v: system.origin[v] for v in free}
-        return torus(entries, dims, origins, classes, system.characteristic)
+        return torus(entries, dims, origins, classes, system.characteristic, len(system.dims))
 
     def _class_of(self, slot: int) -> int:
         return self.derivation.slots[slot]
@@ -248,7 +250,8 @@ class _Readout:
     def _program(self) -> Program:
         flows, settlement = self.derivation.flows, self.derivation.settlement
         assert settlement is not None
-        tracked = {n: t.flow for n, t in self.derivation.tracked.items() if t.flow is not None}
+        means = {n: t for n, t in self.derivation.tracked.items() if not t.squared}
+        tracked = {n: t.flow for n, t in means.items() if t.flow is not None}
         free = tuple(sorted(settlement.free, key=list(self.derivation.own).index))
         return Program(tuple(flows.steps), settlement.pivots, free, tracked)
 

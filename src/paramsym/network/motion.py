@@ -178,13 +178,17 @@ def _outer_first(chosen: Sequence[Leaf], classes: Mapping[int, IndexClass]) -> l
 
 
 def base_dims(k: int, chosen: Sequence[Leaf], classes: Mapping[int, IndexClass]) -> list[int]:
-    """For a leaf, the nearest dimensions that carry the index sets it is fibred over."""
+    """For a leaf, the dimensions that carry the index sets it is fibred over.
+
+    On its own axis, if they are there (rows and columns of one matrix may both be blocks), else
+    the nearest.
+    """
     leaf = chosen[k]
     assert leaf.factor is not None
     dims = []
     for base in classes[leaf.factor].base:
         found = [j for j, other in enumerate(chosen) if other.factor == base]
-        dims.append(min(found, key=lambda j: abs(j - k)))
+        dims.append(min(found, key=lambda j: (chosen[j].axis != leaf.axis, abs(j - k))))
     return dims
 
 
@@ -273,6 +277,7 @@ def tree_to_dict(tree: Tree) -> Any:
             "turn": tree.turn,
             "frame": frame,
             "what": tree.what,
+            "axis": tree.axis,
         }
     children = [tree_to_dict(child) for child in tree.children]
     if isinstance(tree, Sum):
@@ -288,7 +293,15 @@ def tree_from_dict(data: Mapping[str, Any]) -> Tree:
         children = tuple(tree_from_dict(child) for child in data["sum"])
         return Sum(children, tuple(tuple(place) for place in data["places"]))
     frame = frozenset((Gain(name, eps), power) for name, eps, power in data["frame"])
-    return Leaf(data["size"], data["slot"], data["class"], data["turn"], frame, data["what"])
+    return Leaf(
+        data["size"],
+        data["slot"],
+        data["class"],
+        data["turn"],
+        frame,
+        data["what"],
+        data["axis"],
+    )
 
 
 def form_to_list(form: Form) -> list[Any]:

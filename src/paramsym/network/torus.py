@@ -107,12 +107,14 @@ def torus(
     origins: Mapping[int, str],
     classes: Mapping[int, IndexClass],
     modulus: int,
+    unused: int,
 ) -> Torus:
     """Choose the basis. ``dims`` gives the classes that index each free variable.
 
+    Names from ``unused`` on are free for new variables.
     With modulus 2 the scalars of a class are dropped: -1 is already among its matrices.
     """
-    return _Choice(entries, dims, origins, classes, modulus).run()
+    return _Choice(entries, dims, origins, classes, modulus, unused).run()
 
 
 class _Choice:
@@ -123,13 +125,14 @@ class _Choice:
         origins: Mapping[int, str],
         classes: Mapping[int, IndexClass],
         modulus: int,
+        unused: int,
     ) -> None:
         self.entries, self.dims, self.origins = entries, dims, origins
         self.classes, self.modulus = classes, modulus
         self.variables: dict[int, Variable] = {}
         self.scalars: dict[int, int] = {}
         self.substitution: dict[int, Form] = {}
-        self.next = max(dims, default=-1) + 1
+        self.next = unused
 
     def run(self) -> Torus:
         """One group of variables after another: a substitution never mixes different indices."""

@@ -162,6 +162,9 @@ class _Combination:
             one = self.a.charge([*(x for x, _ in matched), *itertools.chain(*left)])
             other = self.b.charge([*(y for _, y in matched), *itertools.chain(*right)])
             lost = [x if x.factor is not None else y for x, y in _zipped(summed)]
+            if summed and self.b.expression is not None:
+                engine.scales.absorb(one.scale, other.rename(names).scale)
+                engine.signs.absorb(one.sign, other.rename(names).sign)
             term = one.plus(other.rename(names), self.power)
             term = engine.along(term, lost, self.op.where)
             if total is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
-from paramsym.network.axes import Kind, Leaf, Tree, leaves
+from paramsym.network.axes import Kind, Leaf, Tree, is_split, leaves
 from paramsym.network.charges import ZERO
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
@@ -165,9 +165,11 @@ def constant_spec(op: Op, value: Value) -> float:
 
 
 def varying_of(value: Value) -> Support:
-    """The axes along which an element may act on a tensor."""
+    """The axes along which what an element does to a tensor may vary."""
     return frozenset(
-        k for k, axis in enumerate(value.axes) if any(x.factor is not None for x in leaves(axis))
+        k
+        for k, axis in enumerate(value.axes)
+        if is_split(axis) or any(leaf.factor is not None for leaf in leaves(axis))
     )
 
 
