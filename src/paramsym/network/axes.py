@@ -16,6 +16,7 @@ through a gain, or through an operation that works entry by entry, holds permuta
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -409,10 +410,8 @@ class Factors:
                 return pairs
 
     def _pairs(self, a: Tree, b: Tree) -> list[tuple[tuple[Leaf, ...], tuple[Leaf, ...]]]:
-        if isinstance(a, Leaf) and isinstance(b, Leaf):
-            return [((a,), (b,))]
         if isinstance(a, Leaf):
-            return self._leaf_against(a, b)
+            return [((a,), (b,))] if isinstance(b, Leaf) else self._leaf_against(a, b)
         if isinstance(b, Leaf):
             return [(y, x) for x, y in self._leaf_against(b, a)]
         if isinstance(a, Product) and isinstance(b, Product):
@@ -438,15 +437,10 @@ class Factors:
         return []
 
     def _products(self, a: Product, b: Product) -> list[tuple[tuple[Leaf, ...], tuple[Leaf, ...]]]:
-        sizes_a, sizes_b = [c.size for c in a.children], [c.size for c in b.children]
-        if sizes_a != sizes_b:
-            cuts = sorted(_cuts(sizes_a) | _cuts(sizes_b), reverse=True)
-            for tree, sizes in ((a, sizes_a), (b, sizes_b)):
-                for child, (high, low) in zip(tree.children, _spans(sizes), strict=True):
-                    inner = [c for c in cuts if low <= c <= high]
-                    if len(inner) > 2:
-                        self.cut(child, _ratios(inner))
-            return []
+        if [c.size for c in a.children] != [c.size for c in b.children]:
+            version = self.version
+            one, other = self._cut_like(a, b), self._cut_like(b, a)
+            return self._pairs(one, other) if self.version == version else []
         parts = [self._pairs(x, y) for x, y in zip(a.children, b.children, strict=True)]
         return [
             (
@@ -455,6 +449,13 @@ class Factors:
             )
             for choice in itertools.product(*parts)
         ]
+
+    def _cut_like(self, a: Product, b: Product) -> Tree:
+        """A product with its children cut wherever the other one is cut."""
+        inner = inner_cuts([c.size for c in a.children], [c.size for c in b.children])
+        return product(
+            self.cut(c, i) if len(i) > 1 else c for c, i in zip(a.children, inner, strict=True)
+        )
 
     def _sums(self, a: Sum, b: Sum) -> list[tuple[tuple[Leaf, ...], tuple[Leaf, ...]]]:
         if a.places == b.places:
@@ -513,13 +514,12 @@ class Factors:
             self.split_product(tree, sizes)
             return self.resolve(tree)
         if isinstance(tree, Product):
-            own = [c.size for c in tree.children]
-            cuts = sorted(_cuts(own) | _cuts(list(sizes)), reverse=True)
-            for child, (high, low) in zip(tree.children, _spans(own), strict=True):
-                inner = [c for c in cuts if low <= c <= high]
-                if len(inner) > 2:
-                    self.cut(child, _ratios(inner))
-            return self.resolve(tree)
+            inner = inner_cuts([c.size for c in tree.children], list(sizes))
+            parts = [
+                self.cut(child, ratios) if len(ratios) > 1 else child
+                for child, ratios in zip(tree.children, inner, strict=True)
+            ]
+            return self.resolve(product(parts))
         return self._cut_sum(tree, sizes)
 
     def _cut_sum(self, tree: Sum, sizes: tuple[int, ...]) -> Tree:
@@ -586,28 +586,25 @@ def _detach(tree: Tree, rest: int) -> tuple[Tree | None, Tree]:
     raise Mismatch
 
 
-def _cuts(sizes: list[int]) -> set[int]:
-    """The strides at which a row-major product of these sizes can be cut, both ends included."""
-    stride, found = 1, {1}
-    for size in reversed(sizes):
-        stride *= size
-        found.add(stride)
-    return found
+def inner_cuts(sizes: list[int], others: list[int]) -> list[tuple[int, ...]]:
+    """Two row-major products of one total: how the children of the first must be cut.
+
+    >>> inner_cuts([6, 2], [3, 4])
+    [(3, 2), (2,)]
+    """
+    strides = _strides(sizes)
+    cuts = sorted({*strides, *_strides(others)}, reverse=True)
+    return [
+        _ratios([c for c in cuts if low <= c <= high]) for high, low in itertools.pairwise(strides)
+    ]
 
 
-def _spans(sizes: list[int]) -> list[tuple[int, int]]:
-    """For each size, the strides just above and just below it."""
-    spans, stride = [], 1
-    for size in reversed(sizes):
-        spans.append((stride * size, stride))
-        stride *= size
-    return spans[::-1]
+def _strides(sizes: list[int]) -> list[int]:
+    """The strides at which a row-major product can be cut, both ends included, descending."""
+    return list(itertools.accumulate(reversed(sizes), operator.mul, initial=1))[::-1]
 
 
 def _ratios(cuts: list[int]) -> tuple[int, ...]:
-    ratios = []
-    for high, low in itertools.pairwise(cuts):
-        if high % low:
-            raise Mismatch
-        ratios.append(high // low)
-    return tuple(ratios)
+    if any(high % low for high, low in itertools.pairwise(cuts)):
+        raise Mismatch
+    return tuple(high // low for high, low in itertools.pairwise(cuts))

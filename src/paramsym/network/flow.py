@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -289,12 +291,19 @@ class Run:
         """The shift of the tensor whose statistic a buffer is."""
         return self._at(self.program.tracked[name])
 
+    @cached_property
+    def _absorbed_at(self) -> frozenset[int]:
+        """The steps at which a pivot takes back all that arrives."""
+        return frozenset(path[-1] for path in self.program.pivots.values())
+
     def _at(self, index: int) -> Tensor | None:
         if index not in self._done:
             self._done[index] = self._evaluate(index)
         return self._done[index]
 
     def _evaluate(self, index: int) -> Tensor | None:
+        if index in self._absorbed_at:
+            return None
         step = self.program.steps[index]
         if step.kind == "source":
             bias = self.bias(step.attrs["name"])
@@ -323,14 +332,14 @@ class Run:
     def _absorbed(self, name: str, path: tuple[int, ...]) -> Tensor | None:
         """Minus what arrives at the wall without this bias, pulled back along the path."""
         arriving: Tensor | None = None
-        for before, index in zip(path, path[1:], strict=False):
+        for before, index in pairwise(path):
             step = self.program.steps[index]
             inputs = [arriving if i == before else self._at(i) for i in step.inputs]
             arriving = self._apply(step, inputs)
         if arriving is None:
             return None
         back = -arriving
-        for before, index in reversed(list(zip(path, path[1:], strict=False))):
+        for before, index in reversed(list(pairwise(path))):
             back = self._undo(self.program.steps[index], before, back)
         start = self.program.steps[path[0]]
         full = [n if axis in start.support else 1 for axis, n in enumerate(start.shape)]
@@ -385,7 +394,7 @@ def _joined(step: Step, inputs: list[Tensor | None]) -> Tensor | None:
     if not present:
         return None
     axis = step.attrs["axis"]
-    others = torch.broadcast_shapes(*(t.shape[:axis] + (1,) + t.shape[axis + 1 :] for t in present))
+    others = torch.broadcast_shapes(*((*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in present))
     parts = []
     for which, size in step.attrs["order"]:
         part = None if which is None else inputs[which]

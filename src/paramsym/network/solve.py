@@ -7,13 +7,14 @@ are scales, signs and translations solved for, on the final structure.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
-from paramsym.network.axes import Factors, Kind, Leaf, Mismatch, Tree
+from paramsym.network.axes import Factors, Kind, Leaf, Mismatch, Tree, leaves
 from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Settlement, Support
 from paramsym.network.graph import Graph, Node, Ref
@@ -214,15 +215,24 @@ class Derivation:
                 self.pin(value, "the model returns it")
 
     def _notice(self, value: Value) -> None:
-        """A factor may be fibred only over index sets that every tensor it occurs in has."""
+        """A factor may be fibred only over index sets that every tensor it occurs in has.
+
+        Where a tensor has one twice (rows and columns), only that on the factor's own axis counts.
+        """
         if self.final and not value.free and value.square is None:
             blocks = {frozenset(leaf.slot for leaf in cell) for cell in cells(value.axes)}
-            assert blocks == value.charges.keys(), "a rule lost the charges of some blocks"
+            assert blocks == value.charges.keys(), f"{self.graph.nodes[value.node]} lost blocks"
         if value.free or self.final:
             return
-        roots = frozenset(r for r in map(self.factors.root, value.leaves()) if r is not None)
-        for root in roots:
-            self.factors.within(root, roots)
+        on_axis = [self._roots(leaves(axis)) for axis in value.axes]
+        everywhere = list(itertools.chain(*on_axis))
+        once = frozenset(root for root in everywhere if everywhere.count(root) == 1)
+        for roots in on_axis:
+            for root in set(roots):
+                self.factors.within(root, once | frozenset(roots))
+
+    def _roots(self, found: Iterable[Leaf]) -> list[int]:
+        return [root for root in map(self.factors.root, found) if root is not None]
 
     def _value(self, node: Node) -> Any:
         if node.op in ("parameter", "buffer"):
@@ -235,6 +245,8 @@ class Derivation:
         if node.op in ("input", "constant"):
             return self.fixed(node.shape or (), node.index)
         op = Op(self, node, self._arguments(node.args), self._arguments(node.kwargs))
+        if all(value.free for value in op.values()):
+            return self._fixed_like(node)
         rule = self.rules(node.op)
         result = None if rule is None else rule(op)
         if result is None:
@@ -280,7 +292,8 @@ class Derivation:
     def fixed(self, shape: Sequence[int], node: int = -1, what: str = "fixed") -> Value:
         """A tensor on which nothing acts."""
         axes = tuple(self.factors.special(n, "uniform" if n == 1 else what) for n in shape)
-        return Value(axes, node=node, free=True)
+        whole = {frozenset(leaf.slot for leaf in axes): NEUTRAL}
+        return Value(axes, whole if self.final else {}, node=node, free=True)
 
     def _own(self, node: Node) -> Value:
         """A parameter or buffer: a fresh index set per axis, one scale and one sign per entry."""
@@ -351,6 +364,13 @@ class Derivation:
         self.tracked[name] = Tracked(value, flow, squared)
 
     # restricting --------------------------------------------------------------------------------
+
+    def summed_together(self, matched: Iterable[tuple[Leaf, Leaf]]) -> None:
+        """What is summed over may depend on indices that both factors of the product share."""
+        pairs = list(matched)
+        roots = frozenset(self._roots(itertools.chain(*pairs)))
+        for root in roots:
+            self.factors.within(root, roots)
 
     def pin(self, value: Value, reason: str) -> None:
         """Nothing may move this tensor."""

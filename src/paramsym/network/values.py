@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from paramsym.network.axes import Leaf, Product, Sum, Tree, branches, leaves
+from paramsym.network.axes import (
+    Leaf,
+    Product,
+    Sum,
+    Tree,
+    branches,
+    inner_cuts,
+    leaves,
+    product,
+)
 from paramsym.network.charges import ZERO, Form, Slot
 
 Cell = frozenset[Slot]
@@ -86,9 +95,17 @@ def conformed(tree: Tree, like: Tree, slot: Callable[[], Slot], origin: dict[Slo
         return tree
     if isinstance(tree, Leaf):
         return _cut_alike(tree, like, slot, origin)
-    if type(tree) is not type(like) or [c.size for c in tree.children] != [
-        c.size for c in like.children
-    ]:
+    if isinstance(tree, Product) and isinstance(like, Product):
+        inner = inner_cuts([c.size for c in tree.children], [c.size for c in like.children])
+        cut = [
+            _cut_alike(child, Product(tuple(Leaf(n, -1) for n in sizes)), slot, origin)
+            if len(sizes) > 1 and isinstance(child, Leaf) and child.factor is None
+            else child
+            for child, sizes in zip(tree.children, inner, strict=True)
+        ]
+        tree = product(cut)
+    same = type(tree) is type(like) and not isinstance(tree, Leaf)
+    if not same or [c.size for c in tree.children] != [c.size for c in like.children]:
         return tree
     pairs = zip(tree.children, like.children, strict=True)
     return replace(tree, children=tuple(conformed(x, y, slot, origin) for x, y in pairs))

@@ -51,6 +51,8 @@ def _slot_of_slopes(x: Value, slope: Value, channel: int) -> int | None:
 def _flipped(op: Op, charge: Charge, slope: Value, slot: int | None) -> Charge:
     """What a flip of the input adds to the charge; no flip where readers would disagree."""
     engine = op.engine
+    if not charge.sign:
+        return NEUTRAL
     node = engine.graph.nodes[slope.node] if slope.node >= 0 else None
     simple = node is not None and node.op == "parameter" and slot != -1
     shared = len(engine.graph.users(slope.node)) != 1 or len(slope.charges) > 1

@@ -50,6 +50,8 @@ def combine(
     for summed in across:
         for x, y in _zipped(summed):
             product_.contract_leaves(x, y)
+    if across:
+        engine.summed_together(_zipped(itertools.chain(*along, *across)))
     result = Value(tuple(axes), node=op.node.index, free=a.free and b.free, flow=flow)
     if engine.final:
         result = replace(result, charges=product_.charges(along, across))
