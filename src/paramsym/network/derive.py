@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from paramsym.errors import ParamsymError, TraceError
 from paramsym.network.axes import Leaf, Tree, leaves
@@ -104,12 +106,19 @@ class _Readout:
             for n in parameters
             if n not in self.derivation.own and n not in self.frozen and not self.branch_only
         ]
-        own = self._shift_shapes()
-        shifts = {n: _narrowed(self._bare(n, motions), own[n]) for n in program.free}
+        own = self._shift_shapes(program)
+        shifts = {n: _narrowed(self._bare(n, motions), shape) for n, shape in own.items()}
         shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
         motions |= {n: shifts[n] for n in unused}
         extents = {n: own.get(n, shapes[n]) for n in shifts}
-        structure = Structure(classes, scale_basis.variables, sign_basis.variables, shifts, extents)
+        structure = Structure(
+            classes,
+            scale_basis.variables,
+            sign_basis.variables,
+            shifts,
+            extents,
+            self._masks(program),
+        )
         found = listing(
             structure,
             motions,
@@ -120,7 +129,7 @@ class _Readout:
         )
         moving = {n: m for n, m in motions.items() if not m.is_still(classes) or n in shifts}
         slopes = self._slopes()
-        kept = (*program.pivots, *program.tracked, *slopes)
+        kept = (*program.sources, *program.tracked, *slopes)
         constants = {k: self._motion(v) for k, v in self.derivation.constants.items()}
         return Symmetry(
             structure,
@@ -248,17 +257,35 @@ class _Readout:
     # translations -------------------------------------------------------------------------------
 
     def _program(self) -> Program:
-        flows, settlement = self.derivation.flows, self.derivation.settlement
+        settlement = self.derivation.settlement
         assert settlement is not None
         means = {n: t for n, t in self.derivation.tracked.items() if not t.squared}
         tracked = {n: t.flow for n, t in means.items() if t.flow is not None}
-        free = tuple(sorted(settlement.free, key=list(self.derivation.own).index))
-        return Program(tuple(flows.steps), settlement.pivots, free, tracked)
+        return Program(
+            settlement.steps, settlement.pivots, settlement.needs, settlement.free, tracked
+        )
 
-    def _shift_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of every parameter's translation: an embedding moves all its rows alike."""
-        sources = (step for step in self.derivation.flows.steps if step.kind == "source")
-        return {step.attrs["name"]: tuple(step.attrs["own"]) for step in sources}
+    def _masks(self, program: Program) -> dict[str, Tensor]:
+        """Which entries of a parameter are shifted freely, where not all are."""
+        masks: dict[str, Tensor] = {}
+        for name, steps in program.sources.items():
+            free = [step for step in steps if step.attrs["key"] in program.free]
+            if any(step.attrs["places"] is not None for step in free):
+                mask = torch.zeros(math.prod(free[0].attrs["own"]), dtype=torch.bool)
+                for step in free:
+                    mask[step.attrs["places"]] = True
+                masks[name] = mask.reshape(free[0].attrs["own"])
+        return masks
+
+    def _shift_shapes(self, program: Program) -> dict[str, tuple[int, ...]]:
+        """The shape of every free translation: an embedding moves all its rows alike."""
+        found = {
+            name: tuple(step.attrs["own"])
+            for name, steps in program.sources.items()
+            for step in steps
+            if step.attrs["key"] in program.free
+        }
+        return {n: found[n] for n in self.derivation.own if n in found}
 
     def _bare(self, name: str, motions: Mapping[str, Motion]) -> Motion:
         """How a translation of a bias is moved, in the frame in which its axis is rotated.

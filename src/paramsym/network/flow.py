@@ -13,7 +13,7 @@ the difference c - T c is such a shift: if it is absorbed, the fixed vector rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -61,33 +61,12 @@ class Step:
         )
 
 
-@dataclass(frozen=True)
-class _Arrival:
-    """How a source arrives at a step: undistorted along one path (``clean``) or not."""
-
-    clean: bool
-    support: Support
-
-
-@dataclass(frozen=True)
-class Settlement:
-    """Which sources are absorbed, by what, and which are not."""
-
-    pivots: dict[str, tuple[int, ...]]
-    pinned: frozenset[str]
-    free: frozenset[str]
-
-
-_TRANSPARENT = ("sum", "gain", "view", "permute")
-
-
 class Flows:
     """The program of shifts of one model, written while its graph is read."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.walls: list[int] = []
-        self._keys: dict[int, str] = {}
 
     def add(
         self,
@@ -102,149 +81,56 @@ class Flows:
         return len(self.steps) - 1
 
     def source(
-        self, name: str, own: tuple[int, ...], shape: tuple[int, ...], support: Support
+        self,
+        name: str,
+        own: tuple[int, ...],
+        shape: tuple[int, ...],
+        support: Support,
+        parts: Sequence[Sequence[int]] = (),
     ) -> int:
-        """The shift of a parameter of shape ``own`` that is added to a tensor of ``shape``."""
-        step = self.add("source", (), shape, support, name=name, own=list(own))
-        self._keys[step] = name
-        return step
+        """The shift of a parameter of shape ``own`` that is added to a tensor of ``shape``.
 
-    def constant(self, key: str, shape: tuple[int, ...], support: Support, **attrs: Any) -> int:
-        """The shift that a fixed vector causes; ``key`` names the place."""
-        step = self.add("constant", (), shape, support, key=key, **attrs)
-        self._keys[step] = key
-        return step
+        ``parts`` are the places along its one support axis that are shifted independently.
+        """
+        if len(parts) < 2:
+            return self._part(name, name, own, shape, support, None)
+        keys = [f"{name}[{k}]" for k in range(len(parts))]
+        pieces = [
+            self._part(key, name, own, shape, support, list(places))
+            for key, places in zip(keys, parts, strict=True)
+        ]
+        factors = [1.0] * len(pieces)
+        return self.add("sum", tuple(pieces), shape, support, factors=factors)
+
+    def _part(
+        self,
+        key: str,
+        name: str,
+        own: tuple[int, ...],
+        shape: tuple[int, ...],
+        support: Support,
+        places: list[int] | None,
+    ) -> int:
+        attrs = {"key": key, "name": name, "own": list(own), "places": places}
+        return self.add("source", (), shape, support, **attrs)
 
     def wall(self, step: int | None) -> None:
         """Require that the shift vanishes here."""
         if step is not None and step not in self.walls:
             self.walls.append(step)
 
-    def settle(self) -> Settlement:
-        """Choose a pivot for every wall; pin what no pivot can absorb."""
-        return _Settling(self).run()
-
-    def key(self, step: int) -> str | None:
-        """The name of the source that a step is, if it is one."""
-        return self._keys.get(step)
-
-
-class _Settling:
-    """Gaussian elimination on arrivals: each wall is solved for the latest bias that reaches it."""
-
-    def __init__(self, flows: Flows) -> None:
-        self.flows = flows
-        self.pinned: set[str] = set()
-        self.pivots: dict[str, tuple[int, ...]] = {}
-        self.needs: dict[str, frozenset[str]] = {}
-        self.solved: set[int] = set()
-        self.arrivals: dict[int, dict[str, _Arrival]] = {}
-
-    def run(self) -> Settlement:
-        for wall in sorted(self.flows.walls):
-            self._solve(wall)
-        names = {s.attrs["name"] for s in self.flows.steps if s.kind == "source"}
-        free = names - self.pinned - set(self.pivots)
-        return Settlement(self.pivots, frozenset(self.pinned), frozenset(free))
-
-    def _solve(self, wall: int) -> None:
-        arriving = {k: a for k, a in self._at(wall).items() if k not in self.pinned}
-        if not arriving:
-            return
-        reach = frozenset().union(*(a.support for a in arriving.values()))
-        for step, key in sorted(self.flows._keys.items(), reverse=True):
-            arrival = arriving.get(key)
-            fits = arrival is not None and arrival.clean and arrival.support >= reach
-            if fits and self._may_absorb(step, key, frozenset(arriving) - {key}):
-                self.pivots[key] = self._path(step, wall)
-                self.needs[key] = frozenset(arriving) - {key}
-                self.solved.add(wall)
-                self.arrivals.clear()
-                return
-        self._pin(frozenset(arriving))
-
-    def _may_absorb(self, step: int, key: str, others: frozenset[str]) -> bool:
-        is_bias = self.flows.steps[step].kind == "source" and key not in self.pivots
-        return is_bias and key not in self._closure(others)
-
-    def _closure(self, keys: frozenset[str]) -> set[str]:
-        """The keys and everything that the pivots among them depend on."""
-        found: set[str] = set()
-        todo = list(keys)
-        while todo:
-            key = todo.pop()
-            if key not in found:
-                found.add(key)
-                todo.extend(self.needs.get(key, ()))
-        return found
-
-    def _pin(self, keys: frozenset[str]) -> None:
-        self.pinned |= {k for k in self._closure(keys) if k not in self.pivots}
-        self.arrivals.clear()
-
-    def _at(self, index: int) -> dict[str, _Arrival]:
-        """The sources that arrive at a step, computed once until something changes."""
-        if index in self.solved:
-            return {}
-        if index not in self.arrivals:
-            for earlier in range(index + 1):
-                if earlier not in self.arrivals:
-                    solved = earlier in self.solved
-                    self.arrivals[earlier] = {} if solved else self._arrive(earlier)
-        return self.arrivals[index]
-
-    def _arrive(self, index: int) -> dict[str, _Arrival]:
-        step = self.flows.steps[index]
-        key = self.flows.key(index)
-        if key is not None:
-            return {} if key in self.pinned else {key: _Arrival(True, step.support)}
-        result: dict[str, _Arrival] = {}
-        for position in step.inputs:
-            for name, arrival in self.arrivals.get(position, {}).items():
-                clean = arrival.clean and step.kind in _TRANSPARENT and name not in result
-                support = carried(self.flows.steps[position], step, arrival.support)
-                before = result.get(name)
-                joint = support | before.support if before else support
-                result[name] = _Arrival(clean and before is None, joint)
-        return result
-
-    def _path(self, start: int, end: int) -> tuple[int, ...]:
-        """The single path of steps from a source to a wall."""
-        path = [end]
-        key = self.flows.key(start)
-        while path[-1] != start:
-            inputs = self.flows.steps[path[-1]].inputs
-            path.append(next(i for i in inputs if key in self.arrivals[i]))
-        return tuple(reversed(path))
-
-
-def carried(before: Step, step: Step, support: Support) -> Support:
-    """The support of one source after a step."""
-    if step.kind == "permute":
-        dims = step.attrs["dims"]
-        return frozenset(k for k, d in enumerate(dims) if d in support)
-    if step.kind == "view":
-        return frozenset(
-            out
-            for ins, outs in step.attrs["groups"]
-            if support & set(ins)
-            for out in outs
-            if step.shape[out] > 1
-        )
-    if step.kind == "sum":
-        offset = len(step.shape) - len(before.shape)
-        return frozenset(axis + offset for axis in support)
-    if step.kind == "gain":
-        return support
-    return step.support
-
 
 @dataclass(frozen=True)
 class Program:
-    """The shifts of a finished symmetry, as data: steps, pivots, and what follows a statistic."""
+    """The shifts of a finished symmetry, as data: steps, pivots, and what follows a statistic.
+
+    ``pivots`` gives for a source the path to the wall where it absorbs what arrives, ``needs`` what
+    that is; ``free`` are the sources whose shift is an unknown of the group.
+    """
 
     steps: tuple[Step, ...] = ()
     pivots: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    needs: dict[str, frozenset[str]] = field(default_factory=dict)
     free: tuple[str, ...] = ()
     tracked: dict[str, int] = field(default_factory=dict)
 
@@ -253,9 +139,30 @@ class Program:
         return {
             "steps": [step.to_dict() for step in self.steps],
             "pivots": {name: list(path) for name, path in self.pivots.items()},
+            "needs": {name: sorted(keys) for name, keys in self.needs.items()},
             "free": list(self.free),
             "tracked": dict(self.tracked),
         }
+
+    @cached_property
+    def sources(self) -> dict[str, list[Step]]:
+        """The source steps of every parameter that is shifted."""
+        found: dict[str, list[Step]] = {}
+        for step in self.steps:
+            if step.kind == "source" and step.attrs["key"] in self.known:
+                found.setdefault(step.attrs["name"], []).append(step)
+        return found
+
+    @cached_property
+    def absorbed_at(self) -> frozenset[int]:
+        """The steps at which pivots take back all that arrives."""
+        return frozenset(path[-1] for path in self.pivots.values())
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The sources that are shifted, and the constants."""
+        constants = {step.attrs["key"] for step in self.steps if step.kind == "constant"}
+        return frozenset({*self.free, *self.pivots, *constants})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Program:
@@ -263,6 +170,7 @@ class Program:
         return cls(
             tuple(Step.from_dict(step) for step in data["steps"]),
             {name: tuple(path) for name, path in data["pivots"].items()},
+            {name: frozenset(keys) for name, keys in data["needs"].items()},
             tuple(data["free"]),
             dict(data["tracked"]),
         )
@@ -272,7 +180,7 @@ class Program:
 class Run:
     """One evaluation of a program: ``read`` gives moved tensors, ``shift`` the free shifts.
 
-    ``constant`` returns the shift c - T c of a constant step.
+    ``constant`` returns the shift c - T c of a constant step, ``gain`` the factors of a gain.
     """
 
     program: Program
@@ -280,39 +188,45 @@ class Run:
     shift: Callable[[str], Tensor | None]
     constant: Callable[[Step], Tensor]
     gain: Callable[[Step], Tensor]
-    _done: dict[int, Tensor | None] = field(default_factory=dict)
+    _done: dict[tuple[int, frozenset[str]], Tensor | None] = field(default_factory=dict)
 
     def bias(self, name: str) -> Tensor | None:
-        """What is added to a bias, in its own shape; None for nothing."""
-        path = self.program.pivots.get(name)
-        return self.shift(name) if path is None else self._absorbed(name, path)
+        """What is added to a parameter; None for nothing."""
+        return _total(self._source(step) for step in self.program.sources.get(name, ()))
 
     def tracked(self, name: str) -> Tensor | None:
         """The shift of the tensor whose statistic a buffer is."""
-        return self._at(self.program.tracked[name])
+        return self._at(self.program.tracked[name], self.program.known)
 
-    @cached_property
-    def _absorbed_at(self) -> frozenset[int]:
-        """The steps at which a pivot takes back all that arrives."""
-        return frozenset(path[-1] for path in self.program.pivots.values())
+    def _source(self, step: Step) -> Tensor | None:
+        """The shift of one source in the parameter's own shape."""
+        path = self.program.pivots.get(step.attrs["key"])
+        whole = self.shift(step.attrs["name"]) if path is None else self._absorbed(step, path)
+        if whole is None or step.attrs["places"] is None:
+            return whole
+        kept = torch.zeros(whole.numel(), dtype=torch.bool)
+        kept[step.attrs["places"]] = True
+        return torch.where(kept.reshape(whole.shape), whole, 0.0)
 
-    def _at(self, index: int) -> Tensor | None:
-        if index not in self._done:
-            self._done[index] = self._evaluate(index)
-        return self._done[index]
+    def _at(self, index: int, only: frozenset[str]) -> Tensor | None:
+        """The shift at a step that some of the sources and constants cause."""
+        if (index, only) not in self._done:
+            gone = index in self.program.absorbed_at
+            self._done[index, only] = None if gone else self._evaluate(index, only)
+        return self._done[index, only]
 
-    def _evaluate(self, index: int) -> Tensor | None:
-        if index in self._absorbed_at:
-            return None
+    def _evaluate(self, index: int, only: frozenset[str]) -> Tensor | None:
         step = self.program.steps[index]
-        if step.kind == "source":
-            bias = self.bias(step.attrs["name"])
-            return None if bias is None else bias.reshape(compact(step))
-        if step.kind == "constant":
-            return self.constant(step)
         if step.kind == "tensor":
             return self.read(step.attrs["name"])
-        return self._apply(step, [self._at(i) for i in step.inputs])
+        if step.kind in ("source", "constant") and step.attrs["key"] not in only:
+            return None
+        if step.kind == "constant":
+            return self.constant(step)
+        if step.kind == "source":
+            bias = self._source(step)
+            return None if bias is None else bias.reshape(compact(step))
+        return self._apply(step, [self._at(i, only) for i in step.inputs])
 
     def _apply(self, step: Step, inputs: list[Tensor | None]) -> Tensor | None:
         if step.kind == "sum":
@@ -329,36 +243,63 @@ class Run:
             return torch.einsum(step.attrs["equation"], first, inputs[1])
         return _laid_out(step, first, self.program.steps[step.inputs[0]])
 
-    def _absorbed(self, name: str, path: tuple[int, ...]) -> Tensor | None:
-        """Minus what arrives at the wall without this bias, pulled back along the path."""
+    def _absorbed(self, source: Step, path: tuple[int, ...]) -> Tensor | None:
+        """Minus what arrives at the wall without this source, pulled back along the path."""
+        others = self.program.needs[source.attrs["key"]]
         arriving: Tensor | None = None
         for before, index in pairwise(path):
             step = self.program.steps[index]
-            inputs = [arriving if i == before else self._at(i) for i in step.inputs]
+            inputs = [arriving if i == before else self._at(i, others) for i in step.inputs]
             arriving = self._apply(step, inputs)
         if arriving is None:
             return None
         back = -arriving
         for before, index in reversed(list(pairwise(path))):
             back = self._undo(self.program.steps[index], before, back)
-        start = self.program.steps[path[0]]
-        full = [n if axis in start.support else 1 for axis, n in enumerate(start.shape)]
-        return back.expand(torch.broadcast_shapes(back.shape, full)).reshape(
-            self.program.steps[path[0]].attrs["own"]
-        )
+        full = torch.broadcast_shapes(back.shape, tuple(compact(source)))
+        return back.expand(full).reshape(source.attrs["own"])
 
     def _undo(self, step: Step, before: int, value: Tensor) -> Tensor:
+        """The shift before a step, given the one after it that a single input causes."""
+        source = self.program.steps[before]
         if step.kind == "gain":
             return value / self.gain(step)
-        source = self.program.steps[before]
         if step.kind == "sum":
             value = value / step.attrs["factors"][step.inputs.index(before)]
             return value.reshape(value.shape[value.ndim - len(source.shape) :])
         if step.kind == "permute":
             order = step.attrs["dims"]
             return value.permute([order.index(k) for k in range(len(order))])
-        groups = [(outs, ins) for ins, outs in step.attrs["groups"]]
-        return regroup(value, step.shape, source.shape, groups)
+        if step.kind == "view":
+            groups = [(outs, ins) for ins, outs in step.attrs["groups"]]
+            return regroup(value, step.shape, source.shape, groups)
+        if step.kind == "broadcast":
+            return value
+        axis = step.attrs["axis"]
+        if step.kind == "cat":
+            start, size = cat_place(step, step.inputs.index(before))
+            return value.narrow(axis, start, size) if value.shape[axis] > 1 else value
+        places = torch.tensor(step.attrs["places"], device=value.device)
+        shape = [len(places) if k == axis else n for k, n in enumerate(value.shape)]
+        zeros = value.new_zeros(
+            [source.shape[axis] if k == axis else n for k, n in enumerate(shape)]
+        )
+        return zeros.index_copy(axis, places, value.expand(shape))
+
+
+def cat_place(step: Step, which: int) -> tuple[int, int]:
+    """Where an input of a concatenation stands: its start and its size."""
+    start = 0
+    for other, size in step.attrs["order"]:
+        if other == which:
+            return start, int(size)
+        start += size
+    raise AssertionError("an input that is not concatenated")
+
+
+def _total(terms: Iterable[Tensor | None]) -> Tensor | None:
+    present = [term for term in terms if term is not None]
+    return sum(present[1:], start=present[0]) if present else None
 
 
 def compact(step: Step) -> list[int]:

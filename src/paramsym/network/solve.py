@@ -16,8 +16,9 @@ from torch import Tensor
 
 from paramsym.network.axes import Factors, Kind, Leaf, Mismatch, Tree, leaves
 from paramsym.network.charges import Form, Slot, System
-from paramsym.network.flow import Flows, Settlement, Support
+from paramsym.network.flow import Flows, Support
 from paramsym.network.graph import Graph, Node, Ref
+from paramsym.network.settle import Settlement, settle
 from paramsym.network.values import (
     NEUTRAL,
     Cell,
@@ -145,7 +146,7 @@ class Derivation:
 
     def _settle(self) -> bool:
         """Choose who absorbs what; True if a fixed vector turns out to be absorbed by nobody."""
-        self.settlement = self.flows.settle()
+        self.settlement = settle(self.flows)
         lost = self.settlement.pinned & self.constants.keys()
         self.lost |= lost
         return bool(lost)
@@ -415,7 +416,8 @@ class Derivation:
     ) -> int:
         """A shift that a fixed vector causes because ``value`` moves (see ``flow``)."""
         self.constants[key] = value
-        return self.flows.constant(key, value.shape, support, mode=mode, value=constant)
+        attrs = {"key": key, "mode": mode, "value": constant}
+        return self.flows.add("constant", (), value.shape, support, **attrs)
 
     def log_shift(
         self, key: str, value: Value, support: Support, rate: float

@@ -213,7 +213,7 @@ class Symmetry:
     def _needed(self) -> tuple[str, ...]:
         """Every tensor that some element moves."""
         moved = [n for n, m in self.motions.items() if not m.is_still(self.structure.classes)]
-        shifted = [*self.structure.shifts, *self.program.pivots, *self.program.tracked]
+        shifted = [*self.structure.shifts, *self.program.sources, *self.program.tracked]
         return tuple(dict.fromkeys([*moved, *shifted]))
 
     # data ---------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class _Act:
         program, moved = self.sym.program, self._linear(name)
         if name in program.tracked:
             shift = self._run.tracked(name)
-        elif name in program.pivots or name in program.free:
+        elif name in program.sources:
             shift = self._run.bias(name)
         else:
             shift = self.g.shifts.get(name)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
-from paramsym.network.axes import Kind, Leaf, Tree, is_split, leaves
+from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, leaves
 from paramsym.network.charges import ZERO
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
@@ -119,8 +119,10 @@ def _aligned_support(op: Op, flow: int, rank: int) -> Support:
 
 def source(op: Op, value: Value, name: str) -> int:
     """The step at which shifts of a bias enter."""
-    own = op.engine.own[name].shape
-    return op.engine.flows.source(name, own, value.shape, varying(value))
+    own, support = op.engine.own[name].shape, varying(value)
+    trees = [value.axes[k] for k in support]
+    parts = trees[0].places if len(trees) == 1 and isinstance(trees[0], Sum) else ()
+    return op.engine.flows.source(name, own, value.shape, support, parts)
 
 
 def varying(value: Value) -> Support:

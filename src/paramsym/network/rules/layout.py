@@ -26,20 +26,21 @@ from paramsym.network.solve import Op, Pairs, Result
 from paramsym.network.values import Cell, Charge, Value, picked, rekeyed, split_axis
 
 Groups = list[tuple[list[int], list[int]]]
+VIEWS = (
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten._unsafe_view.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.dims",
+)
 
 
 # views --------------------------------------------------------------------------------------------
 
 
-@rule("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
+@rule(*VIEWS)
 def view_rule(op: Op) -> Result:
     """A row-major regrouping of the axes."""
-    return view(op, op[0], op.node.shape or ())
-
-
-@rule("aten.unsqueeze.default", "aten.squeeze.dims")
-def squeeze_rule(op: Op) -> Result:
-    """Axes of size one come and go."""
     return view(op, op[0], op.node.shape or ())
 
 
@@ -100,7 +101,8 @@ def _with_flow(op: Op, x: Value, result: Value, kind: str, **attrs: object) -> V
     if x.expression is not None:
         everywhere = frozenset(range(len(shape)))
         expression = flows.add(kind, (x.expression,), shape, everywhere, **attrs)
-    bias = x.bias if kind == "view" and len(op.engine.graph.users(op.node.index)) <= 1 else None
+    shared = op.node.op in VIEWS and len(op.engine.graph.users(op.node.index)) > 1
+    bias = x.bias if kind == "view" and not shared else None
     return replace(
         result,
         node=x.node if kind == "view" else op.node.index,

@@ -1,0 +1,356 @@
+"""Which translations are free, and which bias absorbs what of them.
+
+Every wall is one equation: what arrives there adds up to zero. Each is solved for a source that
+arrives undistorted, the *pivot*; sources that nothing can absorb are narrowed to what can be, or
+pinned. Sources that are neither pivots nor pinned are the translations of the symmetry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from paramsym.network.flow import Flows, Step, cat_place
+
+# For each axis along which a shift varies, the axes of its source that make it vary there.
+Support = dict[int, frozenset[int]]
+
+_CLEAN = ("sum", "gain", "view", "permute", "broadcast", "narrow", "cat")
+
+
+class Places(NamedTuple):
+    """The positions along one axis at which a shift is not zero."""
+
+    axis: int
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How a source arrives at a step: undistorted along one path (``clean``) or not.
+
+    ``shape`` is that of the step.
+    """
+
+    clean: bool
+    support: Support
+    shape: tuple[int, ...]
+    places: Places | None = None
+
+
+Arrivals = dict[str, Arrival]
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """The steps with narrowed sources, who absorbs what, and who is pinned.
+
+    ``idle`` are the free sources that die by themselves: nothing has to take them back.
+    """
+
+    steps: tuple[Step, ...]
+    pivots: dict[str, tuple[int, ...]]
+    needs: dict[str, frozenset[str]]
+    pinned: frozenset[str]
+    free: tuple[str, ...]
+    idle: frozenset[str]
+
+
+def settle(flows: Flows) -> Settlement:
+    """Choose a pivot for every wall; narrow or pin what no pivot can absorb."""
+    state = _Settling(list(flows.steps), _upstream(flows.steps, flows.walls))
+    while not state.passed():
+        pass
+    return state.result()
+
+
+def _upstream(steps: list[Step], walls: Iterable[int]) -> frozenset[int]:
+    """The walls moved in front of everything that loses nothing."""
+    found: set[int] = set()
+    todo = list(walls)
+    while todo:
+        index = todo.pop()
+        step = steps[index]
+        alone = step.kind == "sum" and len(step.inputs) == 1
+        if alone or step.kind in ("view", "permute", "broadcast", "gain", "cat"):
+            todo.extend(step.inputs)
+        else:
+            found.add(index)
+    return frozenset(found)
+
+
+@dataclass
+class _Settling:
+    """Gaussian elimination on arrivals, again from the start whenever a source loses something."""
+
+    steps: list[Step]
+    walls: frozenset[int]
+    pinned: set[str] = field(default_factory=set)
+    pivots: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    needs: dict[str, frozenset[str]] = field(default_factory=dict)
+    arrivals: list[Arrivals] = field(default_factory=list)
+
+    def passed(self) -> bool:
+        """One pass over the program; False if a source was narrowed or pinned."""
+        self.pivots, self.needs, self.arrivals = {}, {}, []
+        for index in range(len(self.steps)):
+            arriving = self._arriving(index)
+            self.arrivals.append(arriving)
+            if arriving and index in self.walls:
+                if not self._solve(index, arriving):
+                    return False
+                self.arrivals[index] = {}
+        return True
+
+    def result(self) -> Settlement:
+        """What the last pass chose."""
+        keys = [s.attrs["key"] for s in self.steps if s.kind == "source"]
+        free = tuple(k for k in keys if k not in self.pinned and k not in self.pivots)
+        needed = self._closure(frozenset().union(*self.needs.values())) if self.needs else set()
+        idle = frozenset(free) - needed
+        pinned = frozenset(self.pinned)
+        return Settlement(tuple(self.steps), self.pivots, self.needs, pinned, free, idle)
+
+    # arrivals -----------------------------------------------------------------------------------
+
+    def _arriving(self, index: int) -> Arrivals:
+        step = self.steps[index]
+        if step.kind in ("source", "constant"):
+            key = step.attrs["key"]
+            return {} if key in self.pinned else {key: self._start(step)}
+        result: Arrivals = {}
+        for which, position in enumerate(step.inputs):
+            for key, arrival in self.arrivals[position].items():
+                after = _after(self.steps[position], step, which, arrival)
+                if after is None:
+                    continue
+                before = result.get(key)
+                if before is not None:
+                    after = Arrival(False, _joint(before.support, after.support), step.shape)
+                result[key] = after
+        return result
+
+    def _start(self, step: Step) -> Arrival:
+        support = {axis: frozenset({axis}) for axis in step.support}
+        places = step.attrs.get("places")
+        if places is None:
+            return Arrival(True, support, step.shape)
+        (axis,) = step.support
+        return Arrival(True, support, step.shape, Places(axis, tuple(places)))
+
+    # solving ------------------------------------------------------------------------------------
+
+    def _solve(self, wall: int, arriving: Arrivals) -> bool:
+        """Find pivots, or take something away from a source and give up this pass."""
+        chosen: dict[str, frozenset[str]] = {}
+        rest = dict(arriving)
+        candidates = [k for k in self._biases() if self._may_absorb(k, arriving)]
+        for key in candidates:
+            if key in rest and all(_covers(arriving[key], other) for other in rest.values()):
+                chosen[key] = frozenset(rest) - {key}
+                rest = _beyond(rest, rest.pop(key))
+        if not rest:
+            for key, others in chosen.items():
+                self.pivots[key] = self._path(key, wall)
+                self.needs[key] = frozenset(others - chosen.keys())
+            return True
+        if not any(self._narrow(key, rest) for key in candidates if key in rest):
+            self._pin(rest)
+        return False
+
+    def _biases(self) -> list[str]:
+        """Every source, the last one first."""
+        found = [s.attrs["key"] for s in self.steps if s.kind == "source"]
+        return found[::-1]
+
+    def _may_absorb(self, key: str, arriving: Arrivals) -> bool:
+        arrival = arriving.get(key)
+        if arrival is None or not arrival.clean or key in self.pivots:
+            return False
+        return key not in self._closure(frozenset(arriving) - {key})
+
+    def _closure(self, keys: frozenset[str]) -> set[str]:
+        """The keys and everything that the pivots among them depend on."""
+        found: set[str] = set()
+        todo = list(keys)
+        while todo:
+            key = todo.pop()
+            if key not in found:
+                found.add(key)
+                todo.extend(self.needs.get(key, ()))
+        return found
+
+    def _narrow(self, pivot: str, arriving: Arrivals) -> bool:
+        """Let the others vary only along the axes that a pivot can follow, where that is enough."""
+        support = arriving[pivot].support
+        wide = {k: a for k, a in arriving.items() if not a.support.keys() <= support.keys()}
+        sources = {s.attrs["key"]: i for i, s in enumerate(self.steps) if s.kind == "source"}
+        gone: dict[str, frozenset[int]] = {}
+        for key, arrival in wide.items():
+            outside = [own for axis, own in arrival.support.items() if axis not in support]
+            gone[key] = frozenset().union(*outside)
+            if key not in sources or not all(outside) or gone[key] >= self._own_axes(sources[key]):
+                return False
+        for key, axes in gone.items():
+            self._drop_axes(sources[key], axes)
+        return bool(wide)
+
+    def _own_axes(self, index: int) -> frozenset[int]:
+        return frozenset(self.steps[index].support)
+
+    def _drop_axes(self, index: int, axes: frozenset[int]) -> None:
+        """Make a source constant along some axes of the tensor that it enters."""
+        step = self.steps[index]
+        own = list(step.attrs["own"])
+        varying = [k for k, n in enumerate(own) if n > 1]
+        for k, axis in zip(varying, sorted(step.support), strict=True):
+            if axis in axes:
+                own[k] = 1
+        attrs = {**step.attrs, "own": own}
+        self.steps[index] = replace(step, support=step.support - axes, attrs=attrs)
+
+    def _pin(self, arriving: Arrivals) -> None:
+        """Nothing absorbs this: every source that has a part in it stays."""
+        self.pinned |= {k for k in self._closure(frozenset(arriving)) if k not in self.pivots}
+
+    def _path(self, key: str, end: int) -> tuple[int, ...]:
+        """The single path of steps from a source to a wall."""
+        path = [end]
+        while self.steps[path[-1]].attrs.get("key") != key:
+            inputs = self.steps[path[-1]].inputs
+            path.append(next(i for i in inputs if key in self.arrivals[i]))
+        return tuple(reversed(path))
+
+
+def _covers(pivot: Arrival, other: Arrival) -> bool:
+    """Whether a pivot can take back what another source brings to where the pivot arrives."""
+    if pivot.places is None:
+        return other.support.keys() <= pivot.support.keys()
+    if other.places is not None and other.places.axis != pivot.places.axis:
+        return False
+    return _apart(pivot, other) or other.support.keys() <= pivot.support.keys()
+
+
+def _apart(pivot: Arrival, other: Arrival) -> bool:
+    """Whether another source brings nothing to where a pivot arrives."""
+    if pivot.places is None or other.places is None:
+        return False
+    return not set(other.places.positions) & set(pivot.places.positions)
+
+
+def _beyond(arrivals: Arrivals, pivot: Arrival) -> Arrivals:
+    """What arrives where a pivot does not."""
+    if pivot.places is None:
+        return {}
+    axis, taken = pivot.places.axis, set(pivot.places.positions)
+    left: Arrivals = {}
+    for key, arrival in arrivals.items():
+        positions = arrival.places.positions if arrival.places else range(arrival.shape[axis])
+        kept = tuple(p for p in positions if p not in taken)
+        if kept:
+            left[key] = replace(arrival, places=Places(axis, kept))
+    return left
+
+
+def _after(before: Step, step: Step, which: int, arrival: Arrival) -> Arrival | None:
+    """What is left of an arrival after a step: None where the step drops all of it."""
+    support = _support_after(before, step, arrival.support)
+    clean = arrival.clean and step.kind in _CLEAN
+    if step.kind in ("narrow", "cat") and step.attrs["axis"] in support:
+        return _along_axis(before, step, which, arrival, support, clean)
+    if arrival.places is None:
+        return Arrival(clean, support, step.shape)
+    axis = _axis_after(before, step, arrival.places.axis)
+    if axis is None:
+        return Arrival(False, support, step.shape)
+    return Arrival(clean, support, step.shape, Places(axis, arrival.places.positions))
+
+
+def _along_axis(
+    before: Step, step: Step, which: int, arrival: Arrival, support: Support, clean: bool
+) -> Arrival | None:
+    """The positions of a shift through a slice or a concatenation along its axis."""
+    axis = step.attrs["axis"]
+    positions = tuple(range(before.shape[axis]))
+    if arrival.places is not None:
+        if arrival.places.axis != axis:
+            return Arrival(False, support, step.shape)
+        positions = arrival.places.positions
+    if step.kind == "cat":
+        start, size = cat_place(step, which)
+        if before.shape[axis] != size or axis not in arrival.support:
+            positions = tuple(range(size))
+        return Arrival(
+            clean, support, step.shape, Places(axis, tuple(start + p for p in positions))
+        )
+    index = {place: k for k, place in enumerate(step.attrs["places"])}
+    inside = [index[p] for p in positions if p in index]
+    if not inside:
+        return None
+    whole = len(inside) == len(positions) and axis in arrival.support
+    return Arrival(clean and whole, support, step.shape, Places(axis, tuple(sorted(inside))))
+
+
+def _axis_after(before: Step, step: Step, axis: int) -> int | None:
+    """Where an axis is after a step that moves entries, if it is still whole."""
+    if step.kind == "permute":
+        return int(step.attrs["dims"].index(axis))
+    if step.kind == "view":
+        for ins, outs in step.attrs["groups"]:
+            if axis in ins:
+                size = before.shape[axis]
+                same = [o for o in outs if step.shape[o] == size]
+                whole = all(before.shape[i] == 1 for i in ins if i != axis)
+                return same[0] if whole and len(same) == 1 else None
+    if step.kind == "sum":
+        return axis + len(step.shape) - len(before.shape)
+    return axis if step.kind in ("gain", "broadcast", "narrow", "cat") else None
+
+
+def _support_after(before: Step, step: Step, support: Support) -> Support:
+    """The axes along which a shift varies after a step, and why."""
+    if step.kind == "permute":
+        dims = step.attrs["dims"]
+        return {k: support[d] for k, d in enumerate(dims) if d in support}
+    if step.kind == "view":
+        return {
+            out: frozenset().union(*(support[i] for i in ins if i in support))
+            for ins, outs in step.attrs["groups"]
+            if support.keys() & set(ins)
+            for out in outs
+            if step.shape[out] > 1
+        }
+    if step.kind == "sum":
+        offset = len(step.shape) - len(before.shape)
+        return {axis + offset: own for axis, own in support.items()}
+    if step.kind == "einsum":
+        return _support_of_product(step, support)
+    if step.kind == "reduce":
+        rest = [k for k in range(len(before.shape)) if k not in step.attrs["axes"]]
+        return {k: support[axis] for k, axis in enumerate(rest) if axis in support}
+    if step.kind == "cat":
+        return {**support, step.attrs["axis"]: support.get(step.attrs["axis"], frozenset())}
+    return support
+
+
+def _support_of_product(step: Step, support: Support) -> Support:
+    """An axis of the fixed factor varies with whatever is summed over."""
+    inputs, output = step.attrs["equation"].split("->")
+    letters = inputs.split(",")[0]
+    of_letter = {letters[axis]: own for axis, own in support.items()}
+    gone = [own for letter, own in of_letter.items() if letter not in output]
+    summed = frozenset().union(*gone)
+    found: Support = {}
+    for axis, letter in enumerate(output):
+        if letter in of_letter:
+            found[axis] = of_letter[letter]
+        elif letter not in letters:
+            found[axis] = summed
+    return found
+
+
+def _joint(a: Support, b: Support) -> Support:
+    return {
+        axis: a.get(axis, frozenset()) | b.get(axis, frozenset()) for axis in a.keys() | b.keys()
+    }
