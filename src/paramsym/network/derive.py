@@ -12,12 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from paramsym.errors import ParamsymError, TraceError
-from paramsym.network.axes import Leaf, Tree, leaves
+from paramsym.network.activations import facts_of_op
+from paramsym.network.axes import Kind, Leaf, Tree, leaves
 from paramsym.network.call import unwrap
 from paramsym.network.charges import Form, System
 from paramsym.network.element import Structure
 from paramsym.network.flow import Program
-from paramsym.network.motion import Block, IndexClass, Motion, without_frames
+from paramsym.network.function import ModelFunction
+from paramsym.network.graph import Graph
+from paramsym.network.motion import Block, IndexClass, Motion, over_cells, without_frames
+from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
 from paramsym.network.spaces import listing
@@ -25,6 +29,7 @@ from paramsym.network.symmetry import Symmetry
 from paramsym.network.ties import canonical_names, named_state, ties
 from paramsym.network.torus import Entry, Torus, torus
 from paramsym.network.trace import trace
+from paramsym.network.tracing.inputs import Inputs
 from paramsym.network.values import Charge, Value, cells
 
 
@@ -32,6 +37,7 @@ def symmetries(
     model: nn.Module,
     x: Any,
     *,
+    on: Any = None,
     outputs: Sequence[int] | None = None,
     trainable_only: bool = False,
     seed: int = 0,
@@ -43,11 +49,15 @@ def symmetries(
     floating outputs that must stay; with `trainable_only` frozen parameters stay where they are.
     `seed` fixes noise in train mode.
 
+    With `on=batch` the group is the larger one of the net whose ReLU units that are on, or off, for
+    all of the batch stay so: valid on the batch, near the model's weights.
+
     >>> import torch
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 4))
     >>> print(symmetries(net, torch.ones(1, 2)).spaces[0].group)
     Aff(3)
     """
+    x = x if on is None else on
     graph = trace(model, x, seed=seed)
     if not graph.outputs:
         raise TraceError(
@@ -58,10 +68,12 @@ def symmetries(
     model = unwrap(model)
     chosen = _selected(len(graph.outputs), outputs)
     frozen = {n for n, p in model.named_parameters() if trainable_only and not p.requires_grad}
-    derivation = Derivation(graph.pruned(chosen), find_rule, pinned=frozenset(frozen))
+    live = graph.pruned(chosen)
+    patterns = {} if on is None else patterns_of(live, model, x, seed)
+    derivation = Derivation(live, find_rule, pinned=frozenset(frozen), patterns=patterns)
     derivation.run()
     result = _Readout(derivation, model, frozen, graph.branch_only).run()
-    return replace(result, outputs=chosen, model=model, x=x)
+    return replace(result, outputs=chosen, model=model, x=x, local=on is not None)
 
 
 def _selected(count: int, outputs: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -75,6 +87,20 @@ def _selected(count: int, outputs: Sequence[int] | None) -> tuple[int, ...] | No
             remedy=f"give positions from 0 to {count - 1}",
         )
     return tuple(i % count for i in outputs)
+
+
+def patterns_of(graph: Graph, model: nn.Module, x: Any, seed: int) -> dict[int, Tensor]:
+    """What every function with one kink at zero is applied to, on a batch."""
+    function = ModelFunction.of(model, x, seed=seed)
+    inputs = Inputs(function.model, function.x)
+    values = replay(graph, function.state, dict(zip(inputs.names, inputs.tensors, strict=True)))
+    found: dict[int, Tensor] = {}
+    for node in graph.nodes:
+        refs = list(graph.refs(node))
+        facts = facts_of_op(node.op, node.args, node.kwargs) if len(refs) == 1 else None
+        if facts is not None and facts.piecewise_linear and facts.degree == 1 and not facts.linear:
+            found[node.index] = values[refs[0]]
+    return found
 
 
 @dataclass
@@ -95,6 +121,8 @@ class _Readout:
         for name in self.derivation.tracked:
             self.derivation.own.pop(name)  # it follows what it is the statistic of
         classes = self._classes(self._axes(v) for v in self.derivation.own.values())
+        self.dead_classes = self._dead_classes()
+        classes |= {c: replace(classes[c], kind=Kind.FIXED) for c in self.dead_classes}
         scale_basis = self._torus(self.derivation.scales, "scale", classes)
         sign_basis = self._torus(self.derivation.signs, "sign", classes)
         self.scale_basis, self.sign_basis = scale_basis, sign_basis
@@ -106,7 +134,9 @@ class _Readout:
             for n in parameters
             if n not in self.derivation.own and n not in self.frozen and not self.branch_only
         ]
+        dead = self._dead_entries(motions, parameters)
         own = self._shift_shapes(program)
+        own |= {n: shapes[n] for n in dead}
         shifts = {n: _narrowed(self._bare(n, motions), shape) for n, shape in own.items()}
         shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
         motions |= {n: shifts[n] for n in unused}
@@ -117,7 +147,7 @@ class _Readout:
             sign_basis.variables,
             shifts,
             extents,
-            self._masks(program),
+            self._masks(program, dead),
         )
         found = listing(
             structure,
@@ -126,10 +156,18 @@ class _Readout:
             self._touched(),
             unused,
             [n for n in tensors if n in parameters],
+            self._idle(program, dead),
+            frozenset(
+                var
+                for key, value in self.derivation.constants.items()
+                if key.startswith("exponent")
+                for block in self._motion(value).blocks.values()
+                for var, _ in block.scale.terms
+            ),
         )
         moving = {n: m for n, m in motions.items() if not m.is_still(classes) or n in shifts}
         slopes = self._slopes()
-        kept = (*program.sources, *program.tracked, *slopes)
+        kept = (*program.sources, *program.tracked, *slopes, *dead)
         constants = {k: self._motion(v) for k, v in self.derivation.constants.items()}
         return Symmetry(
             structure,
@@ -143,6 +181,7 @@ class _Readout:
             parameters,
             ties(self.model),
             slopes,
+            dead,
             branch_only=self.branch_only,
         )
 
@@ -191,6 +230,8 @@ class _Readout:
             axes = self._axes(value)
             for chosen in cells(axes):
                 key = frozenset(leaf.slot for leaf in chosen)
+                if any(leaf.factor in self.dead_classes for leaf in chosen):
+                    continue
                 form = getattr(value.charge(chosen), part)
                 found.append(((name, key), chosen, system.reduce(form)))
         return found
@@ -206,11 +247,12 @@ class _Readout:
         return self.derivation.slots[slot]
 
     def _scale(self, form: Form) -> Form:
-        return self.scale_basis.form(self.derivation.scales.reduce(form))
+        reduced = self.scale_basis.form(self.derivation.scales.reduce(form))
+        return Form(dict(sorted(reduced.terms.items())))
 
     def _sign(self, form: Form) -> Form:
         reduced = self.sign_basis.form(self.derivation.signs.reduce(form))
-        return Form({term: c % 2 for term, c in reduced.terms.items() if c % 2})
+        return Form({term: c % 2 for term, c in sorted(reduced.terms.items()) if c % 2})
 
     # motions ------------------------------------------------------------------------------------
 
@@ -265,16 +307,66 @@ class _Readout:
             settlement.steps, settlement.pivots, settlement.needs, settlement.free, tracked
         )
 
-    def _masks(self, program: Program) -> dict[str, Tensor]:
+    def _idle(self, program: Program, dead: Mapping[str, Tensor]) -> frozenset[str]:
+        """The parameters whose translations nothing has to take back."""
+        settlement = self.derivation.settlement
+        assert settlement is not None
+        busy = {
+            name
+            for name, steps in program.sources.items()
+            for step in steps
+            if step.attrs["key"] in program.free and step.attrs["key"] not in settlement.idle
+        }
+        return frozenset({*program.sources, *dead} - busy)
+
+    def _dead_classes(self) -> frozenset[int]:
+        """The classes that every operation makes nothing of."""
+        factors, graph = self.derivation.factors, self.derivation.graph
+        swallowed = {(k, factors.find(f).root) for k, f in self.derivation.swallowed}
+        inside: dict[int, set[int]] = {root: set() for _, root in swallowed}
+        for index, value in self.derivation.values.items():
+            for leaf in value.leaves() if isinstance(value, Value) else ():
+                root = factors.root(leaf)
+                if root in inside:
+                    inside[root].add(index)
+
+        def dies(root: int) -> bool:
+            users = {user for index in inside[root] for user in graph.users(index)}
+            gone = {k for k, other in swallowed if other == root}
+            return users <= inside[root] | gone and not inside[root] & set(graph.outputs)
+
+        return frozenset(root for root in inside if dies(root))
+
+    def _dead_entries(
+        self, motions: Mapping[str, Motion], parameters: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """The entries of every parameter that the outputs do not depend on."""
+        found: dict[str, Tensor] = {}
+        for name, value in self.derivation.own.items():
+            if name not in parameters or name in self.frozen:
+                continue
+
+            def marked(cell: Tensor, chosen: tuple[Leaf, ...]) -> Tensor:
+                dead = any(leaf.factor in self.dead_classes for leaf in chosen)
+                return torch.full_like(cell, dead)
+
+            blank = torch.zeros(value.shape, dtype=torch.bool)
+            mask = over_cells(blank, motions[name].axes, marked)
+            if bool(mask.any()):
+                found[name] = mask
+        return found
+
+    def _masks(self, program: Program, dead: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Which entries of a parameter are shifted freely, where not all are."""
-        masks: dict[str, Tensor] = {}
+        masks: dict[str, Tensor] = dict(dead)
         for name, steps in program.sources.items():
             free = [step for step in steps if step.attrs["key"] in program.free]
             if any(step.attrs["places"] is not None for step in free):
                 mask = torch.zeros(math.prod(free[0].attrs["own"]), dtype=torch.bool)
                 for step in free:
                     mask[step.attrs["places"]] = True
-                masks[name] = mask.reshape(free[0].attrs["own"])
+                mask = mask.reshape(free[0].attrs["own"])
+                masks[name] = masks.get(name, torch.tensor(False)) | mask
         return masks
 
     def _shift_shapes(self, program: Program) -> dict[str, tuple[int, ...]]:

@@ -273,7 +273,7 @@ class Run:
         if step.kind == "view":
             groups = [(outs, ins) for ins, outs in step.attrs["groups"]]
             return regroup(value, step.shape, source.shape, groups)
-        if step.kind == "broadcast":
+        if step.kind in ("broadcast", "mask"):
             return value
         axis = step.attrs["axis"]
         if step.kind == "cat":
@@ -358,6 +358,11 @@ def _laid_out(step: Step, value: Tensor, source: Step) -> Tensor:
     if step.kind == "narrow":
         axis, places = step.attrs["axis"], step.attrs["places"]
         return value if value.shape[axis] == 1 else value[(slice(None),) * axis + (places,)]
+    if step.kind == "mask":
+        axis, size = step.attrs["axis"], step.shape[step.attrs["axis"]]
+        kept = torch.zeros(size, dtype=value.dtype)
+        kept[step.attrs["places"]] = 1.0
+        return value * kept.reshape([size if k == axis else 1 for k in range(value.ndim)])
     if step.kind == "broadcast":
         return value
     raise AssertionError(f"unknown step {step.kind}")

@@ -16,7 +16,7 @@ from paramsym.network.flow import Flows, Step, cat_place
 # For each axis along which a shift varies, the axes of its source that make it vary there.
 Support = dict[int, frozenset[int]]
 
-_CLEAN = ("sum", "gain", "view", "permute", "broadcast", "narrow", "cat")
+_CLEAN = ("sum", "gain", "view", "permute", "broadcast", "narrow", "mask", "cat")
 
 
 class Places(NamedTuple):
@@ -257,7 +257,7 @@ def _after(before: Step, step: Step, which: int, arrival: Arrival) -> Arrival | 
     """What is left of an arrival after a step: None where the step drops all of it."""
     support = _support_after(before, step, arrival.support)
     clean = arrival.clean and step.kind in _CLEAN
-    if step.kind in ("narrow", "cat") and step.attrs["axis"] in support:
+    if step.kind in ("narrow", "mask", "cat") and step.attrs["axis"] in support:
         return _along_axis(before, step, which, arrival, support, clean)
     if arrival.places is None:
         return Arrival(clean, support, step.shape)
@@ -284,7 +284,8 @@ def _along_axis(
         return Arrival(
             clean, support, step.shape, Places(axis, tuple(start + p for p in positions))
         )
-    index = {place: k for k, place in enumerate(step.attrs["places"])}
+    masked = step.kind == "mask"
+    index = {place: place if masked else k for k, place in enumerate(step.attrs["places"])}
     inside = [index[p] for p in positions if p in index]
     if not inside:
         return None
@@ -305,7 +306,7 @@ def _axis_after(before: Step, step: Step, axis: int) -> int | None:
                 return same[0] if whole and len(same) == 1 else None
     if step.kind == "sum":
         return axis + len(step.shape) - len(before.shape)
-    return axis if step.kind in ("gain", "broadcast", "narrow", "cat") else None
+    return axis if step.kind in ("gain", "broadcast", "narrow", "mask", "cat") else None
 
 
 def _support_after(before: Step, step: Step, support: Support) -> Support:
@@ -329,7 +330,7 @@ def _support_after(before: Step, step: Step, support: Support) -> Support:
     if step.kind == "reduce":
         rest = [k for k in range(len(before.shape)) if k not in step.attrs["axes"]]
         return {k: support[axis] for k, axis in enumerate(rest) if axis in support}
-    if step.kind == "cat":
+    if step.kind in ("cat", "mask"):
         return {**support, step.attrs["axis"]: support.get(step.attrs["axis"], frozenset())}
     return support
 

@@ -19,6 +19,7 @@ from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Support
 from paramsym.network.graph import Graph, Node, Ref
 from paramsym.network.settle import Settlement, settle
+from paramsym.network.tracing.operations import overload_of
 from paramsym.network.values import (
     NEUTRAL,
     Cell,
@@ -117,6 +118,7 @@ class Derivation:
         self.settlement: Settlement | None = None
         self.lost: set[str] = set()
         self.touched: list[tuple[int, str]] = []
+        self.swallowed: set[tuple[int, int]] = set()
         self.final = False
         self.values: dict[int, Any] = {}
         self.tracked: dict[str, Tracked] = {}
@@ -366,6 +368,19 @@ class Derivation:
 
     # restricting --------------------------------------------------------------------------------
 
+    def swallow(self, op: Op, leaf: Leaf) -> None:
+        """Whatever this index set does, the operation makes nothing of it."""
+        if self.final and leaf.factor is not None:
+            self.swallowed.add((op.node.index, leaf.factor))
+
+    def evaluate(self, node: Node, z: Tensor) -> Tensor:
+        """A function of one number at some points."""
+        values: list[Any] = [z if isinstance(arg, Ref) else arg for arg in node.args]
+        overload = overload_of(node.op)
+        assert overload is not None
+        result: Tensor = overload(*values, **node.kwargs)
+        return result
+
     def summed_together(self, matched: Iterable[tuple[Leaf, Leaf]]) -> None:
         """What is summed over may depend on indices that both factors of the product share."""
         pairs = list(matched)
@@ -412,7 +427,7 @@ class Derivation:
         return key not in self.lost
 
     def constant_step(
-        self, key: str, value: Value, mode: str, constant: float | str, support: Support
+        self, key: str, value: Value, mode: str, constant: Any, support: Support
     ) -> int:
         """A shift that a fixed vector causes because ``value`` moves (see ``flow``)."""
         self.constants[key] = value

@@ -91,9 +91,15 @@ def listing(
     touched: Mapping[int, tuple[str, ...]],
     unused: Iterable[str],
     order: Iterable[str],
+    idle: frozenset[str],
+    logs: frozenset[int],
 ) -> Listing:
-    """Name every space after the module that writes it, and every factor after its space."""
-    return _Lister(structure, motions, scalars, touched, unused, order).run()
+    """Name every space after the module that writes it, and every factor after its space.
+
+    ``idle`` are parameters that nothing has to take translations of back, ``logs`` the scales that
+    are translations in front of an exponential.
+    """
+    return _Lister(structure, motions, scalars, touched, unused, order, idle, logs).run()
 
 
 class _Lister:
@@ -105,8 +111,11 @@ class _Lister:
         touched: Mapping[int, tuple[str, ...]],
         unused: Iterable[str],
         order: Iterable[str],
+        idle: frozenset[str],
+        logs: frozenset[int],
     ) -> None:
         self.structure, self.motions = structure, motions
+        self.idle, self.logs = idle, logs
         self.scalars, self.touched, self.unused = scalars, touched, tuple(unused)
         self.order = [name for name in order if name in motions]
         self.members = self._members()
@@ -192,22 +201,23 @@ class _Lister:
             self._part(name, _KINDS[record.kind], "class", c)
         for kind, key in (("scale", scale), ("sign", sign)):
             if key is not None:
-                self._part(name, kind, kind, key)
+                self._part(name, "shift" if key in self.logs else kind, kind, key)
                 self.taken[kind].add(key)
         for b in record.base:
             owned = {part.key for part in self.parts if part.where == "class"}
             if structure.classes[b].kind > Kind.FIXED and b not in owned:
                 self._part(name, "order of blocks", "class", b)
         if shift is not None:
-            self._part(name, "shift", "shift", shift)
+            self._part(name, "free" if shift in self.idle else "shift", "shift", shift)
             self.taken["shift"].add(shift)
-        group = _group(record, scale is not None, sign is not None)
+        exponent = scale in self.logs
+        group = _group(record, scale is not None and not exponent, sign is not None)
         for b in record.base:
             outer = structure.classes[b]
             copies = outer.size
             wreath = outer.kind == Kind.PERMUTATION
             group = groups.Wreath(group, copies) if wreath else groups.Product((group,) * copies)
-        if shift is not None:
+        if shift is not None or exponent:
             group = groups.Affine(group.n, group)
         dim = structure.class_dim(c) + (0 if shift is None else structure.shift_dim(shift))
         if scale is not None:
@@ -233,8 +243,9 @@ class _Lister:
     def _translation(self, key: str) -> None:
         name = self._name(key, own=True)
         dim = self.structure.shift_dim(key)
-        reason = UNUSED if key in self.unused else "another bias takes its translation back"
-        self._part(name, "free" if key in self.unused else "shift", "shift", key)
+        free = key in self.unused or key in self.idle
+        reason = UNUSED if free else "another bias takes its translation back"
+        self._part(name, "free" if free else "shift", "shift", key)
         self.spaces.append(Space(name, dim, groups.Translation(dim), dim, (key,), reason))
 
     def _leftover_variables(self) -> None:

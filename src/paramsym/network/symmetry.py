@@ -57,6 +57,7 @@ class Symmetry:
     parameters: tuple[str, ...]
     aliases: Mapping[str, tuple[str, ...]]
     slopes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    dead: Mapping[str, Tensor] = field(default_factory=dict)
     outputs: tuple[int, ...] | None = None
     branch_only: bool = False
     local: bool = False
@@ -252,6 +253,7 @@ class Symmetry:
             "parameters": list(self.parameters),
             "aliases": {n: list(names) for n, names in self.aliases.items()},
             "slopes": {n: list(pair) for n, pair in self.slopes.items()},
+            "dead": {n: m.tolist() for n, m in self.dead.items()},
             "outputs": None if self.outputs is None else list(self.outputs),
             "branch_only": self.branch_only,
             "local": self.local,
@@ -292,6 +294,7 @@ class Symmetry:
             tuple(data["parameters"]),
             {n: tuple(names) for n, names in data["aliases"].items()},
             {n: tuple(pair) for n, pair in data["slopes"].items()},
+            {n: torch.tensor(m, dtype=torch.bool) for n, m in data["dead"].items()},
             None if data["outputs"] is None else tuple(data["outputs"]),
             data["branch_only"],
             data["local"],
@@ -369,6 +372,9 @@ class _Act:
             shift = self._run.bias(name)
         else:
             shift = self.g.shifts.get(name)
+        if name in self.sym.dead:
+            other = torch.zeros_like(moved) if shift is None else shift.expand(moved.shape)
+            shift = torch.where(self.sym.dead[name], self.g.shifts[name], other)
         if shift is None:
             return moved
         return moved + (shift if shift.ndim == moved.ndim else shift.flatten())
@@ -420,10 +426,9 @@ class _Act:
             log = motion.log_scale(step.shape, self.g, like) * value
             return _compacted(log, step)
         if mode == "buffer":
-            name = str(value).removeprefix("-")
-            before, after = (-read(name) for read in (self._original, self._linear))
-            rank = len(step.shape)
-            before, after = along(before, 1, rank), along(after, 1, rank)
+            rank, axis = len(step.shape), value["axis"]
+            before = along(value["sign"] * self._original(value["name"]).flatten(), axis, rank)
+            after = along(value["sign"] * self._linear(value["name"]).flatten(), axis, rank)
         else:
             constant = value / 2 if mode == "reflect" else value
             before = after = like + constant

@@ -126,7 +126,9 @@ class _Combination:
             factors.same(x, y, f"{where} contracts an axis with itself", dual=True)
             return
         for one, other in ((x, y), (y, x)):
-            if one.factor is None and other.factor is not None:
+            if one.factor is None and one.what == "zero":
+                self.op.engine.swallow(self.op, other)
+            elif one.factor is None and other.factor is not None:
                 kind = Kind.PERMUTATION if one.what == "uniform" else Kind.FIXED
                 factors.lower(other, kind, f"{where} reads it against values that stay")
 

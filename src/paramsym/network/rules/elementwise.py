@@ -7,10 +7,10 @@ from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
 from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, leaves
-from paramsym.network.charges import ZERO
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine, kept
+from paramsym.network.rules.pieces import Pieces, image
 from paramsym.network.solve import Op, Pairs, Result
 from paramsym.network.values import Cell, Charge, Value, cells, picked
 
@@ -34,10 +34,11 @@ def add(op: Op, a: Value, b: Value, sign: float = 1.0) -> Value:
     engine = op.engine
     rank = max(len(a.axes), len(b.axes))
     a, b = engine.broadcast(a, rank), engine.broadcast(b, rank)
-    for one, other in ((a, b), (b, a)):
-        shifted = _shifted_by_constant(op, one, other)
-        if shifted is not None:
-            return shifted
+    shifted = shifted_by_constant(op, a, b, sign)
+    if shifted is None:
+        shifted = shifted_by_constant(op, b if sign > 0 else scaled(op, b, -1.0), a)
+    if shifted is not None:
+        return shifted
     b = engine.apart(a, b)
     flow = _sum_flow(op, a, b, sign)
     matched = engine.matched(a, b, [(k, k) for k in range(rank)])
@@ -137,33 +138,57 @@ def is_uniform(axis: Tree) -> bool:
     return isinstance(axis, Leaf) and axis.factor is None and axis.what == "uniform"
 
 
-def _shifted_by_constant(op: Op, a: Value, b: Value) -> Value | None:
-    """``a + b`` for a fixed tensor ``b`` of known values, if a bias takes back what that shifts."""
+def shifted_by_constant(op: Op, x: Value, c: Value, sign: float = 1.0) -> Value | None:
+    """``x + sign * c`` for a number or a buffer, if a bias takes back what that shifts.
+
+    Where ``x`` moves by T the sum does too, up to the shift c' - T c; then c restricts nothing.
+    """
     engine = op.engine
-    if a.free or not known_constant(op, b):
-        return None
     key = f"constant {op.node.index}"
-    if not engine.absorbed(key):
+    whole = all(n in (1, m) for n, m in zip(c.shape, x.shape, strict=True))
+    if x.free or not whole or not engine.absorbed(key):
         return None
-    shape = tuple(max(x.size, y.size) for x, y in zip(a.axes, b.axes, strict=True))
-    if a.shape != shape:
-        return None
-    step = engine.constant_step(key, a, "fixed", constant_spec(op, b), varying_of(a))
-    inputs = (step,) if a.flow is None else (a.flow, step)
+    if known_constant(c):
+        step = engine.constant_step(key, x, "fixed", sign * constant_spec(op), varying_of(x))
+    else:
+        axis = _follow(op, x, c)
+        if axis is None:
+            return None
+        spec = {"name": engine.graph.nodes[c.node].target, "sign": sign, "axis": axis}
+        step = engine.constant_step(key, x, "buffer", spec, varying_of(x))
+    inputs = (step,) if x.flow is None else (x.flow, step)
     support = frozenset().union(*(engine.flows.steps[i].support for i in inputs))
-    flow = engine.flows.add("sum", inputs, shape, support, factors=[1.0] * len(inputs))
-    return replace(a, flow=flow, node=op.node.index, expression=None, bias=None)
+    flow = engine.flows.add("sum", inputs, x.shape, support, factors=[1.0] * len(inputs))
+    return replace(x, flow=flow, node=op.node.index, expression=None, bias=None)
 
 
-def known_constant(op: Op, value: Value) -> bool:
+def _follow(op: Op, x: Value, buffer: Value) -> int | None:
+    """Let a buffer follow the permutations of the axis that it lies along, and nothing else."""
+    engine = op.engine
+    long = [k for k, n in enumerate(buffer.shape) if n > 1]
+    node = engine.graph.nodes[buffer.node] if buffer.node >= 0 else None
+    if node is None or node.op != "buffer" or len(long) != 1:
+        return None
+    matched = engine.matched(x, buffer, [(long[0], long[0])])
+    for xs, ys in [] if matched is None else matched[2][0]:
+        for entry, own in zip(xs, ys, strict=True):
+            if entry.factor is None or own.factor is None:
+                same_leaf(op, entry, own)
+            elif engine.factors.kind(entry) <= Kind.PERMUTATION:
+                engine.factors.share(entry, own, f"{op.where} has a buffer entry for each")
+            else:
+                engine.attached[own.factor] = node.target
+    return long[0]
+
+
+def known_constant(value: Value) -> bool:
     """Whether a tensor is a number written in the model."""
-    return value.free and value.node < 0 and not value.axes
+    return value.free and value.node < 0 and not any(n > 1 for n in value.shape)
 
 
-def constant_spec(op: Op, value: Value) -> float:
+def constant_spec(op: Op) -> float:
     """The number that a scalar argument is."""
-    numbers = [arg for arg in op.args if isinstance(arg, (int, float))]
-    return float(numbers[0]) * (-1.0 if op.name == "sub" else 1.0)
+    return float(next(arg for arg in op.args if isinstance(arg, (int, float))))
 
 
 def varying_of(value: Value) -> Support:
@@ -253,6 +278,9 @@ def pointwise(op: Op, x: Value, facts: ActivationFacts | None) -> Result:
         return replace(x, node=op.node.index, flow=None, bias=None, expression=None)
     if summed_square(op):
         return Value(x.axes, node=op.node.index, square=x)
+    pieces = fixed_pieces(op, x, facts)
+    if pieces is not None:
+        return pieces
     engine.entrywise(x, f"{op.where} works entry by entry")
     key = f"reflection {op.node.index}"
     flow = None
@@ -267,7 +295,7 @@ def pointwise(op: Op, x: Value, facts: ActivationFacts | None) -> Result:
     result = Value(axes, node=op.node.index, flow=flow)
     if engine.final:
         charges = {
-            frozenset(leaf.slot for leaf in cell): _image(op, x.charge(cell), facts, reflected)
+            frozenset(leaf.slot for leaf in cell): image(op, x.charge(cell), facts, reflected)
             for cell in cells(x.axes)
         }
         for cell, shift in (shifted or {}).items():
@@ -276,29 +304,21 @@ def pointwise(op: Op, x: Value, facts: ActivationFacts | None) -> Result:
     return result
 
 
+def fixed_pieces(op: Op, x: Value, facts: ActivationFacts) -> Value | None:
+    """A function with one kink, where the batch at hand never crosses it for some of the units."""
+    pattern = op.engine.patterns.get(op.node.index)
+    axes = sorted(varying_of(x))
+    if pattern is None or len(axes) != 1:
+        return None
+    return Pieces(op, x, facts, axes[0], pattern).run()
+
+
 def _through(axis: Tree, facts: ActivationFacts) -> Tree:
     """Zeros stay zeros only where the function fixes zero."""
     if isinstance(axis, Leaf):
         zero = axis.what == "zero" and axis.factor is None and not facts.zero_value
         return replace(axis, what="uniform") if zero else axis
     return replace(axis, children=tuple(_through(child, facts) for child in axis.children))
-
-
-def _image(op: Op, charge: Charge, facts: ActivationFacts, reflected: bool) -> Charge:
-    """The charge after the function: scales by the degree, signs by the parity."""
-    engine = op.engine
-    scale, sign = charge.scale, charge.sign
-    if facts.degree is None:
-        engine.scales.require_zero(scale)
-        scale = ZERO
-    else:
-        scale = scale.times(facts.degree)
-    if facts.even:
-        sign = ZERO
-    elif not facts.odd and not reflected:
-        engine.signs.require_zero(sign)
-        sign = ZERO
-    return Charge(scale, sign)
 
 
 def summed_square(op: Op) -> bool:

@@ -8,7 +8,7 @@ from paramsym.network.axes import Kind, Leaf, leaves
 from paramsym.network.charges import ZERO
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
-from paramsym.network.rules.elementwise import add, product_of, varying_of
+from paramsym.network.rules.elementwise import add, product_of
 from paramsym.network.rules.layout import view
 from paramsym.network.rules.reduce import squared_norm
 from paramsym.network.solve import Op, Result
@@ -35,7 +35,7 @@ def batch_norm(op: Op) -> Result:
     bias = None if bias is None else per_channel(op, bias, x)
     if training or mean is None:
         return affine(op, standardised(op, x, mean, variance, eps), weight, bias)
-    x = _minus_mean(op, x, mean)
+    x = add(op, x, per_channel(op, mean, x), -1.0)
     return affine(op, _over_deviation(op, x, variance, eps), weight, bias)
 
 
@@ -68,36 +68,6 @@ def standardised(op: Op, x: Value, mean: Value | None, variance: Value | None, e
 def running_statistic(op: Op) -> Result:
     """The buffer after the call, which follows what it is the statistic of."""
     return op.engine.fixed(op.node.shape or (), op.node.index)
-
-
-def _minus_mean(op: Op, x: Value, mean: Value) -> Value:
-    """``x - mean`` for a buffer: if a bias takes the difference back, the buffer restricts nothing."""
-    engine = op.engine
-    key = f"mean {op.node.index}"
-    if not engine.absorbed(key):
-        return add(op, x, per_channel(op, mean, x), -1.0)
-    _attach(op, x, mean)
-    name = engine.graph.nodes[mean.node].target
-    step = engine.constant_step(key, x, "buffer", f"-{name}", varying_of(x))
-    inputs = (step,) if x.flow is None else (x.flow, step)
-    support = frozenset().union(*(engine.flows.steps[i].support for i in inputs))
-    flow = engine.flows.add("sum", inputs, x.shape, support, factors=[1.0] * len(inputs))
-    return replace(x, flow=flow, node=op.node.index, expression=None, bias=None)
-
-
-def _attach(op: Op, x: Value, buffer: Value) -> None:
-    """A buffer follows the permutations of the channels, and nothing else that moves them."""
-    engine = op.engine
-    matched = engine.matched(x, per_channel(op, buffer, x), [(1, 0)])
-    for xs, ys in [] if matched is None else matched[2][0]:
-        for channel, entry in zip(xs, ys, strict=True):
-            if channel.factor is None or entry.factor is None:
-                engine.factors.lower(channel, Kind.FIXED, f"{op.where} meets fixed channels")
-                engine.factors.lower(entry, Kind.FIXED, f"{op.where} meets fixed channels")
-            elif engine.factors.kind(channel) <= Kind.PERMUTATION:
-                engine.factors.share(channel, entry, f"{op.where} has a buffer entry per channel")
-            else:
-                engine.attached[entry.factor] = engine.graph.nodes[buffer.node].target
 
 
 def _over_deviation(op: Op, x: Value, variance: Value, eps: float) -> Value:
