@@ -990,7 +990,7 @@ def _layout() -> list[Operation]:
             lambda: Between(lambda z: torch.tanh(z).repeat(1, 2), wide=2 * N),
             normal(5),
             dim=0,
-            order=SIGNED,
+            order=SIGNED * 2**N,  # the two copies of every unit may be exchanged
             kernel=5 * N,
             leftover=5 * N,
             row=mixed,

@@ -176,11 +176,16 @@ def branches(tree: Tree) -> list[tuple[Leaf, ...]]:
 
 
 class Factors:
-    """All index sets of a model, merged into classes; ``version`` counts what has changed."""
+    """All index sets of a model, merged into classes; ``version`` counts what has changed.
 
-    def __init__(self) -> None:
+    A single entry cut out of an index set needs no class of its own, since nothing acts on it but
+    scales; with ``name_singles`` it gets one all the same, so that it can be told from others.
+    """
+
+    def __init__(self, *, name_singles: bool = False) -> None:
         self._all: list[_Factor] = []
         self._slots = itertools.count()
+        self._name_singles = name_singles
         self.version = 0
 
     # making -------------------------------------------------------------------------------------
@@ -377,10 +382,10 @@ class Factors:
         whole = self._all[root]
         parts: list[Tree] = []
         for place in places:
-            if len(place) == 1:
+            if len(place) == 1 and not self._name_singles:
                 parts.append(self.special(1, "uniform"))
                 continue
-            part = self.new(len(place), whole.origin, whole.kind)
+            part = self.new(len(place), whole.origin, whole.kind if len(place) > 1 else Kind.FIXED)
             self._all[part].bases = set(whole.bases)
             self._all[part].reason = whole.reason
             parts.append(self.leaf(part))

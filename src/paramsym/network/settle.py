@@ -346,7 +346,7 @@ def _support_of_product(step: Step, support: Support) -> Support:
     for axis, letter in enumerate(output):
         if letter in of_letter:
             found[axis] = of_letter[letter]
-        elif letter not in letters:
+        elif letter not in letters and step.shape[axis] > 1:
             found[axis] = summed
     return found
 

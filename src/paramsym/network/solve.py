@@ -111,7 +111,7 @@ class Derivation:
         self.pinned = pinned
         self.outputs = tuple(graph.outputs if outputs is None else outputs)
         self.patterns = patterns or {}
-        self.factors = Factors()
+        self.factors = Factors(name_singles=bool(patterns))
         self.trees: dict[str, tuple[Tree, ...]] = {}
         self.attached: dict[int, str] = {}
         self.unknown: dict[int, str] = {}

@@ -85,7 +85,7 @@ def cells(axes: Sequence[Tree]) -> Iterable[tuple[Leaf, ...]]:
 def stretched(tree: Tree, size: int) -> Tree:
     """An axis of size one broadcast to the given size."""
     if isinstance(tree, Leaf) and tree.size == 1 and size != 1:
-        return replace(tree, size=size, what="uniform" if tree.factor is None else tree.what)
+        return replace(tree, size=size, factor=None, what="uniform")
     return tree
 
 
