@@ -175,6 +175,22 @@ def branches(tree: Tree) -> list[tuple[Leaf, ...]]:
     return [tuple(itertools.chain(*choice)) for choice in itertools.product(*parts)]
 
 
+def picked(a: Tree, b: Tree) -> Tree:
+    """Of two aligned axes the one that moves: special leaves give way to factors."""
+    if isinstance(a, Leaf) and a.factor is None:
+        if isinstance(b, Leaf) and b.factor is None:
+            return a if a.what == "fixed" else b
+        return b
+    if isinstance(a, Leaf) or isinstance(b, Leaf):
+        return a
+    if type(a) is type(b) and [c.size for c in a.children] == [c.size for c in b.children]:
+        same_places = not isinstance(a, Sum) or (isinstance(b, Sum) and a.places == b.places)
+        if same_places:
+            children = tuple(picked(x, y) for x, y in zip(a.children, b.children, strict=True))
+            return replace(a, children=children)
+    return a
+
+
 class Factors:
     """All index sets of a model, merged into classes; ``version`` counts what has changed.
 
@@ -547,10 +563,12 @@ class Factors:
             places.append(outer)
             if inner is None:
                 inner = tail
-            else:
-                for xs, ys in self.align(inner, tail):
-                    for x, y in zip(xs, ys, strict=True):
-                        self.same(x, y, "blocks viewed as one index share their inner index")
+                continue
+            for xs, ys in self.align(inner, tail):
+                for x, y in zip(xs, ys, strict=True):
+                    if (x.factor is None) != (y.factor is None):
+                        raise Mismatch
+                    self.same(x, y, "blocks viewed as one index share their inner index")
         assert inner is not None
         return product([Sum(tuple(heads), tuple(places)), self.cut(inner, sizes[1:])])
 

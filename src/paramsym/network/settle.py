@@ -89,11 +89,12 @@ class _Settling:
     pinned: set[str] = field(default_factory=set)
     pivots: dict[str, tuple[int, ...]] = field(default_factory=dict)
     needs: dict[str, frozenset[str]] = field(default_factory=dict)
+    still: set[str] = field(default_factory=set)
     arrivals: list[Arrivals] = field(default_factory=list)
 
     def passed(self) -> bool:
         """One pass over the program; False if a source was narrowed or pinned."""
-        self.pivots, self.needs, self.arrivals = {}, {}, []
+        self.pivots, self.needs, self.still, self.arrivals = {}, {}, set(), []
         for index in range(len(self.steps)):
             arriving = self._arriving(index)
             self.arrivals.append(arriving)
@@ -122,6 +123,8 @@ class _Settling:
         result: Arrivals = {}
         for which, position in enumerate(step.inputs):
             for key, arrival in self.arrivals[position].items():
+                if key in self.still:
+                    continue
                 after = _after(self.steps[position], step, which, arrival)
                 if after is None:
                     continue
@@ -154,6 +157,8 @@ class _Settling:
             for key, others in chosen.items():
                 self.pivots[key] = self._path(key, wall)
                 self.needs[key] = frozenset(others - chosen.keys())
+            # with nothing to absorb they do not move, here or on any other path
+            self.still |= {key for key in chosen if self.needs[key] <= self.still}
             return True
         if not any(self._narrow(key, rest) for key in candidates if key in rest):
             self._pin(rest)

@@ -330,7 +330,7 @@ class Derivation:
         for chosen in cells(value.axes):
             slots = []
             for leaf in chosen:
-                if leaf.factor is not None:
+                if leaf.factor is not None and leaf.size > 1:
                     self._register(leaf)
                     if self.factors.kind(leaf) <= Kind.PERMUTATION or self.factors.seen(leaf)[1]:
                         slots.append(leaf.slot)
@@ -454,7 +454,19 @@ class Derivation:
         new = tuple(self.factors.special(1, "uniform") for _ in range(missing))
         slots = frozenset(leaf.slot for leaf in new)
         charges = {cell | slots: charge for cell, charge in value.charges.items()}
-        return replace(value, axes=new + value.axes, charges=charges)
+        axes = new + value.axes
+        groups: list[Any] = [([], [k]) for k in range(missing)]
+        groups += [([k], [k + missing]) for k in range(len(value.axes))]
+        shape = tuple(axis.size for axis in axes)
+
+        def widened(step: int | None) -> int | None:
+            if step is None:
+                return None
+            support = frozenset(k + missing for k in self.flows.steps[step].support)
+            return self.flows.add("view", (step,), shape, support, groups=groups)
+
+        flow, expression = widened(value.flow), widened(value.expression)
+        return replace(value, axes=axes, charges=charges, flow=flow, expression=expression)
 
     def matched(
         self, a: Value, b: Value, pairs: Iterable[tuple[int, int]]

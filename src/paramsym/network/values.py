@@ -11,7 +11,6 @@ from typing import NamedTuple
 from paramsym.network.axes import (
     Leaf,
     Product,
-    Sum,
     Tree,
     branches,
     inner_cuts,
@@ -161,22 +160,6 @@ def refreshed(value: Value, slot: Callable[[Slot], Slot]) -> Value:
     }
     axes = tuple(rename_tree(axis, names) for axis in value.axes)
     return replace(value, axes=axes, charges=charges)
-
-
-def picked(a: Tree, b: Tree) -> Tree:
-    """Of two aligned axes the one that moves: special leaves give way to factors."""
-    if isinstance(a, Leaf) and a.factor is None:
-        if isinstance(b, Leaf) and b.factor is None:
-            return a if a.what == "fixed" else b
-        return b
-    if isinstance(a, Leaf) or isinstance(b, Leaf):
-        return a
-    if type(a) is type(b) and [c.size for c in a.children] == [c.size for c in b.children]:
-        same_places = not isinstance(a, Sum) or (isinstance(b, Sum) and a.places == b.places)
-        if same_places:
-            children = tuple(picked(x, y) for x, y in zip(a.children, b.children, strict=True))
-            return replace(a, children=children)
-    return a
 
 
 def split_axis(tree: Tree, sizes: tuple[int, ...]) -> tuple[Tree, ...] | None:

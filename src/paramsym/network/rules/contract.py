@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_letters
 
-from paramsym.network.axes import Gain, Kind, Leaf, Tree, branches, frame_plus
+from paramsym.network.axes import Gain, Kind, Leaf, Tree, branches, frame_plus, picked
 from paramsym.network.graph import Graph, Ref
 from paramsym.network.solve import Derivation, Op, Pairs
-from paramsym.network.values import NEUTRAL, Cell, Charge, Value, picked
+from paramsym.network.values import NEUTRAL, Cell, Charge, Value
 
 AxisPairs = Sequence[tuple[int, int]]
 Branch = tuple[Leaf, ...]

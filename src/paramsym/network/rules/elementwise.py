@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
-from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, leaves
+from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, leaves, picked
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine, kept
 from paramsym.network.rules.pieces import Pieces, image
 from paramsym.network.solve import Op, Pairs, Result
-from paramsym.network.values import Cell, Charge, Value, cells, picked
+from paramsym.network.values import Cell, Charge, Value, cells
 
 # sums ---------------------------------------------------------------------------------------------
 
@@ -148,14 +148,15 @@ def shifted_by_constant(op: Op, x: Value, c: Value, sign: float = 1.0) -> Value 
     whole = all(n in (1, m) for n, m in zip(c.shape, x.shape, strict=True))
     if x.free or not whole or not engine.absorbed(key):
         return None
+    support = varying_of(x)
     if known_constant(c):
-        step = engine.constant_step(key, x, "fixed", sign * constant_spec(op), varying_of(x))
+        step = engine.constant_step(key, x, "fixed", sign * constant_spec(op), support)
     else:
         axis = _follow(op, x, c)
         if axis is None:
             return None
         spec = {"name": engine.graph.nodes[c.node].target, "sign": sign, "axis": axis}
-        step = engine.constant_step(key, x, "buffer", spec, varying_of(x))
+        step = engine.constant_step(key, x, "buffer", spec, support | {axis})
     inputs = (step,) if x.flow is None else (x.flow, step)
     support = frozenset().union(*(engine.flows.steps[i].support for i in inputs))
     flow = engine.flows.add("sum", inputs, x.shape, support, factors=[1.0] * len(inputs))

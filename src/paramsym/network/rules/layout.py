@@ -17,13 +17,14 @@ from paramsym.network.axes import (
     branches,
     direct_sum,
     leaves,
+    picked,
     product,
 )
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
 from paramsym.network.rules.elementwise import blocks, is_uniform, same_leaf
 from paramsym.network.solve import Op, Pairs, Result
-from paramsym.network.values import Cell, Charge, Value, picked, rekeyed, split_axis
+from paramsym.network.values import Cell, Charge, Value, rekeyed, split_axis
 
 Groups = list[tuple[list[int], list[int]]]
 VIEWS = (
