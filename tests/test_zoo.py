@@ -84,7 +84,8 @@ def test_complete_on_a_batch(case: Case) -> None:
     (x,) = case.many(model)
     sym = ps.symmetries(model, x, on=x)
     nullity, rank, rest = laws.unexplained(case, model, sym)
-    assert rest == 0, f"{rank} of {nullity} flat directions explained on the batch\n{sym}"
+    explained = f"{rank} of {nullity} flat directions explained on the batch. {case.note}\n{sym}"
+    assert rest <= (case.leftover or 0), explained
     if sym.dim == 0:
         return
     jacobian = dense.jacobian(model, x)

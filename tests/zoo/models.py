@@ -1012,7 +1012,18 @@ def _conv_cases() -> list[Case]:
         Case("unet-nearest", partial(UNet, "nearest"), small, dim=0, order=f(3) * f(4) * f(4)),
         Case("unet-bilinear", partial(UNet, "bilinear"), small, dim=0, order=f(3) * f(4) * f(4)),
         Case("shufflenet-silu", partial(ShuffleNet, nn.SiLU), small, dim=0),
-        Case("shufflenet-relu", partial(ShuffleNet, nn.ReLU), small, dim=6 + 6 + 4, on_batch=True),
+        # 6 + 6 + 4 scales; the 6 in front of the shuffle are lost.
+        Case(
+            "shufflenet-relu",
+            partial(ShuffleNet, nn.ReLU),
+            small,
+            dim=6 + 4,
+            kernel=6 + 6 + 4,
+            leftover=6,
+            on_batch=True,
+            note="3 x 2 shuffled channels are cut into 2 groups of 3: the index sets on both sides "
+            "have no common refinement, so the space between them is pinned",
+        ),
         # A gate is a ratio: the channel scales (4) pass through it, the squeezed units have theirs
         # (3), and so do the last channels (3).
         Case("squeeze-excite-relu", partial(SqueezeExcite, nn.ReLU), small, dim=10, on_batch=True),

@@ -60,8 +60,8 @@ class Leaf:
     """One index set on an axis: the factor that acts there (None: nothing does) and how.
 
     ``what`` tells the leaves without a factor apart: "fixed" entries of unknown value, "uniform"
-    ones that are all equal, "zero" ones. ``slot`` names the index in linear forms, ``axis`` the axis
-    of the tensor that the leaf is on, where that is known.
+    ones that are all equal, "zero" ones. ``slot`` names the index in linear forms, ``axis`` the
+    axis of the tensor that the leaf is on, where that is known.
     """
 
     size: int

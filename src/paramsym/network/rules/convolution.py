@@ -16,7 +16,7 @@ from paramsym.network.values import Value, rekeyed
 
 @rule("aten.convolution.default")
 def convolution(op: Op) -> Result:
-    """Each output channel sums input channels of its group; offsets and pixels keep their places."""
+    """Each output channel sums the inputs of its group; offsets and pixels keep their places."""
     x, weight, bias = op[0], op[1], op[2]
     padding, transposed, groups = op[4], op[6], op[8]
     space = list(range(2, len(x.axes)))
