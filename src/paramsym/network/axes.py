@@ -149,6 +149,11 @@ def direct_sum(children: Iterable[Tree]) -> Tree:
     return parts[0] if len(parts) == 1 else Sum(tuple(parts), tuple(places))
 
 
+def is_uniform(tree: Tree) -> bool:
+    """Whether a tensor is constant along an axis."""
+    return isinstance(tree, Leaf) and tree.factor is None and tree.what == "uniform"
+
+
 def is_split(tree: Tree) -> bool:
     """Whether an axis has parts that move on their own."""
     if isinstance(tree, Product):

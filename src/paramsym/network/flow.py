@@ -256,6 +256,7 @@ class Run:
         back = -arriving
         for before, index in reversed(list(pairwise(path))):
             back = self._undo(self.program.steps[index], before, back)
+            back = compacted(back, self.program.steps[before])
         full = torch.broadcast_shapes(back.shape, tuple(compact(source)))
         return back.expand(full).reshape(source.attrs["own"])
 
@@ -276,6 +277,8 @@ class Run:
         if step.kind in ("broadcast", "mask"):
             return value
         axis = step.attrs["axis"]
+        if axis not in source.support:
+            return value  # constant along the axis before the step, and so after it
         if step.kind == "cat":
             start, size = cat_place(step, step.inputs.index(before))
             return value.narrow(axis, start, size) if value.shape[axis] > 1 else value
@@ -305,6 +308,14 @@ def _total(terms: Iterable[Tensor | None]) -> Tensor | None:
 def compact(step: Step) -> list[int]:
     """The stored shape of a shift: full along its support, one elsewhere."""
     return [n if axis in step.support else 1 for axis, n in enumerate(step.shape)]
+
+
+def compacted(value: Tensor, step: Step) -> Tensor:
+    """A shift that is constant off the support of a step, stored with size one there."""
+    for axis, size in enumerate(compact(step)):
+        if value.shape[axis] > size:
+            value = value.narrow(axis, 0, size)
+    return value
 
 
 def regroup(value: Tensor, before: tuple[int, ...], after: tuple[int, ...], groups: Any) -> Tensor:
@@ -354,7 +365,7 @@ def _laid_out(step: Step, value: Tensor, source: Step) -> Tensor:
     if step.kind == "reduce":
         axes = step.attrs["axes"]
         total = value.mean(axes, keepdim=step.attrs["keepdim"])
-        return total * step.attrs["factor"]
+        return total * float(step.attrs["factor"])
     if step.kind == "narrow":
         axis, places = step.attrs["axis"], step.attrs["places"]
         return value if value.shape[axis] == 1 else value[(slice(None),) * axis + (places,)]

@@ -7,14 +7,18 @@ pinned. Sources that are neither pivots nor pinned are the translations of the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from paramsym.network.axes import Mismatch, inner_cuts
 from paramsym.network.flow import Flows, Step, cat_place
 
-# For each axis along which a shift varies, the axes of its source that make it vary there.
-Support = dict[int, frozenset[int]]
+# A stretch of an axis, and the axes of the source that make a shift vary there (none: constant).
+Atom = tuple[int, frozenset[int]]
+# For each axis along which a shift varies, the row-major stretches that it consists of.
+Support = dict[int, tuple[Atom, ...]]
 
 _CLEAN = ("sum", "gain", "view", "permute", "broadcast", "narrow", "mask", "cat")
 
@@ -135,7 +139,12 @@ class _Settling:
         return result
 
     def _start(self, step: Step) -> Arrival:
-        support = {axis: frozenset({axis}) for axis in step.support}
+        cut = step.attrs.get("atoms", {})
+        support: Support = {}
+        for axis in step.support:
+            own = frozenset({axis})
+            pieces = cut.get(str(axis), [[step.shape[axis], True]])
+            support[axis] = tuple((n, own if varies else frozenset()) for n, varies in pieces)
         places = step.attrs.get("places")
         if places is None:
             return Arrival(True, support, step.shape)
@@ -193,7 +202,7 @@ class _Settling:
         sources = {s.attrs["key"]: i for i, s in enumerate(self.steps) if s.kind == "source"}
         gone: dict[str, frozenset[int]] = {}
         for key, arrival in wide.items():
-            outside = [own for axis, own in arrival.support.items() if axis not in support]
+            outside = [_owners(own) for axis, own in arrival.support.items() if axis not in support]
             gone[key] = frozenset().union(*outside)
             if key not in sources or not all(outside) or gone[key] >= self._own_axes(sources[key]):
                 return False
@@ -231,10 +240,51 @@ class _Settling:
 def _covers(pivot: Arrival, other: Arrival) -> bool:
     """Whether a pivot can take back what another source brings to where the pivot arrives."""
     if pivot.places is None:
-        return other.support.keys() <= pivot.support.keys()
+        return _within(other.support, pivot.support)
     if other.places is not None and other.places.axis != pivot.places.axis:
         return False
-    return _apart(pivot, other) or other.support.keys() <= pivot.support.keys()
+    return _apart(pivot, other) or _within(other.support, pivot.support)
+
+
+def _within(inner: Support, outer: Support) -> bool:
+    """Whether a shift varies only where another one does."""
+    if not inner.keys() <= outer.keys():
+        return False
+    for axis, atoms in inner.items():
+        paired = _refined(atoms, outer[axis])
+        if paired is None:
+            return all(own for _, own in outer[axis])
+        if any(mine and not its for _, mine, its in paired):
+            return False
+    return True
+
+
+def _refined(
+    a: tuple[Atom, ...], b: tuple[Atom, ...]
+) -> list[tuple[int, frozenset[int], frozenset[int]]] | None:
+    """Two ways to cut one axis brought to a common one, if there is any."""
+    try:
+        cut_a, cut_b = (
+            _split(one, inner_cuts([n for n, _ in one], [n for n, _ in other]))
+            for one, other in ((a, b), (b, a))
+        )
+    except Mismatch:
+        return None
+    return [(n, x, y) for (n, x), (_, y) in zip(cut_a, cut_b, strict=True)]
+
+
+def _split(atoms: tuple[Atom, ...], cuts: list[tuple[int, ...]]) -> list[Atom]:
+    return [(n, own) for (_, own), sizes in zip(atoms, cuts, strict=True) for n in sizes]
+
+
+def _owners(atoms: tuple[Atom, ...]) -> frozenset[int]:
+    """The axes of the source along which a shift varies somewhere on an axis."""
+    return frozenset().union(*(own for _, own in atoms))
+
+
+def _is_partial(support: Support, axis: int) -> bool:
+    """Whether a shift is constant along some stretch of an axis, and varies along another."""
+    return any(not own for _, own in support.get(axis, ()))
 
 
 def _apart(pivot: Arrival, other: Arrival) -> bool:
@@ -261,8 +311,10 @@ def _beyond(arrivals: Arrivals, pivot: Arrival) -> Arrivals:
 def _after(before: Step, step: Step, which: int, arrival: Arrival) -> Arrival | None:
     """What is left of an arrival after a step: None where the step drops all of it."""
     support = _support_after(before, step, arrival.support)
-    clean = arrival.clean and step.kind in _CLEAN
-    if step.kind in ("narrow", "mask", "cat") and step.attrs["axis"] in support:
+    along = step.kind in ("narrow", "mask", "cat")
+    broken = along and _is_partial(arrival.support, step.attrs["axis"])
+    clean = arrival.clean and step.kind in _CLEAN and not broken
+    if along and step.attrs["axis"] in support:
         return _along_axis(before, step, which, arrival, support, clean)
     if arrival.places is None:
         return Arrival(clean, support, step.shape)
@@ -320,13 +372,7 @@ def _support_after(before: Step, step: Step, support: Support) -> Support:
         dims = step.attrs["dims"]
         return {k: support[d] for k, d in enumerate(dims) if d in support}
     if step.kind == "view":
-        return {
-            out: frozenset().union(*(support[i] for i in ins if i in support))
-            for ins, outs in step.attrs["groups"]
-            if support.keys() & set(ins)
-            for out in outs
-            if step.shape[out] > 1
-        }
+        return _support_of_view(before, step, support)
     if step.kind == "sum":
         offset = len(step.shape) - len(before.shape)
         return {axis + offset: own for axis, own in support.items()}
@@ -335,9 +381,43 @@ def _support_after(before: Step, step: Step, support: Support) -> Support:
     if step.kind == "reduce":
         rest = [k for k in range(len(before.shape)) if k not in step.attrs["axes"]]
         return {k: support[axis] for k, axis in enumerate(rest) if axis in support}
-    if step.kind in ("cat", "mask"):
-        return {**support, step.attrs["axis"]: support.get(step.attrs["axis"], frozenset())}
+    if step.kind in ("cat", "mask", "narrow"):
+        axis = step.attrs["axis"]
+        if axis in support or step.kind != "narrow":
+            whole = (step.shape[axis], _owners(support.get(axis, ())))
+            return {**support, axis: (whole,)}
     return support
+
+
+def _support_of_view(before: Step, step: Step, support: Support) -> Support:
+    """The stretches of the axes before, dealt out to the axes after."""
+    found: Support = {}
+    for ins, outs in step.attrs["groups"]:
+        atoms: list[Atom] = []
+        for axis in ins:
+            atoms.extend(support.get(axis, ((before.shape[axis], frozenset()),)))
+        after = [step.shape[axis] for axis in outs]
+        for axis, own in zip(outs, _dealt(tuple(atoms), after), strict=True):
+            if _owners(own):
+                found[axis] = own
+    return found
+
+
+def _dealt(atoms: tuple[Atom, ...], sizes: list[int]) -> list[tuple[Atom, ...]]:
+    """Row-major stretches cut into axes of the given sizes."""
+    try:
+        cut = _split(atoms, inner_cuts([n for n, _ in atoms], sizes))
+    except Mismatch:
+        return [((n, _owners(atoms)),) for n in sizes]
+    rest = iter([atom for atom in cut if atom[0] > 1])
+    dealt: list[tuple[Atom, ...]] = []
+    for size in sizes:
+        taken: list[Atom] = []
+        while size > 1:
+            taken.append(next(rest))
+            size //= taken[-1][0]
+        dealt.append(tuple(taken))
+    return dealt
 
 
 def _support_of_product(step: Step, support: Support) -> Support:
@@ -345,18 +425,23 @@ def _support_of_product(step: Step, support: Support) -> Support:
     inputs, output = step.attrs["equation"].split("->")
     letters = inputs.split(",")[0]
     of_letter = {letters[axis]: own for axis, own in support.items()}
-    gone = [own for letter, own in of_letter.items() if letter not in output]
+    gone = [_owners(own) for letter, own in of_letter.items() if letter not in output]
     summed = frozenset().union(*gone)
     found: Support = {}
     for axis, letter in enumerate(output):
         if letter in of_letter:
             found[axis] = of_letter[letter]
         elif letter not in letters and step.shape[axis] > 1:
-            found[axis] = summed
+            found[axis] = ((step.shape[axis], summed),)
     return found
 
 
 def _joint(a: Support, b: Support) -> Support:
-    return {
-        axis: a.get(axis, frozenset()) | b.get(axis, frozenset()) for axis in a.keys() | b.keys()
-    }
+    """Where one of two shifts varies."""
+    found = {**a, **b}
+    for axis in a.keys() & b.keys():
+        paired = _refined(a[axis], b[axis])
+        size = math.prod(n for n, _ in a[axis])
+        whole = ((size, _owners(a[axis]) | _owners(b[axis])),)
+        found[axis] = whole if paired is None else tuple((n, x | y) for n, x, y in paired)
+    return found

@@ -14,7 +14,17 @@ from typing import Any
 
 from torch import Tensor
 
-from paramsym.network.axes import Factors, Kind, Leaf, Mismatch, Tree, leaves
+from paramsym.network.axes import (
+    Factors,
+    Kind,
+    Leaf,
+    Mismatch,
+    Product,
+    Sum,
+    Tree,
+    is_uniform,
+    leaves,
+)
 from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Support
 from paramsym.network.graph import Graph, Node, Ref
@@ -431,7 +441,8 @@ class Derivation:
     ) -> int:
         """A shift that a fixed vector causes because ``value`` moves (see ``flow``)."""
         self.constants[key] = value
-        attrs = {"key": key, "mode": mode, "value": constant}
+        atoms = {str(k): _atoms(value.axes[k]) for k in support} if mode != "buffer" else {}
+        attrs = {"key": key, "mode": mode, "value": constant, "atoms": atoms}
         return self.flows.add("constant", (), value.shape, support, **attrs)
 
     def log_shift(
@@ -494,3 +505,10 @@ class Derivation:
             others[j] = conformed(others[j], axes[i], self.factors.slot, origin)
         found = [self.factors.align(axes[i], others[j]) for i, j in pairs]
         return recut(a, axes, origin), recut(b, others, origin), found
+
+
+def _atoms(tree: Tree) -> list[list[Any]]:
+    """The stretches of an axis, and whether what acts on the axis tells their entries apart."""
+    if not isinstance(tree, Product) or any(isinstance(c, Sum) for c in tree.children):
+        return [[tree.size, True]]
+    return [[child.size, not is_uniform(child)] for child in tree.children]

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from paramsym.errors import ParamsymError, ShapeError
-from paramsym.network.axes import Gain, Kind, leaves
+from paramsym.network.axes import Gain, Kind, Leaf, leaves
 from paramsym.network.element import Element, Structure, Variable
-from paramsym.network.flow import Program, Run, Step, compact
+from paramsym.network.flow import Program, Run, Step, compacted
 from paramsym.network.function import double
 from paramsym.network.motion import (
     Block,
@@ -405,14 +405,14 @@ class _Act:
         if shift is None or motion is None:
             return shift
         for k, axis in enumerate(motion.axes):
-            for gain, power in getattr(axis, "frame", ()):
+            for gain, power in axis.frame if isinstance(axis, Leaf) else ():
                 values = gain_values(gain, self._linear)
                 shift = shift * along(values, k, shift.ndim) ** power
         return shift
 
     def _gain(self, step: Step) -> Tensor:
         values = gain_values(Gain(step.attrs["name"], step.attrs["eps"]), self._linear)
-        return along(values, step.attrs["axis"], len(step.shape)) ** step.attrs["power"]
+        return along(values, step.attrs["axis"], len(step.shape)) ** int(step.attrs["power"])
 
     def _constant(self, step: Step) -> Tensor:
         """The shift c − T c that a fixed vector c causes, or the logarithm of a scale."""
@@ -424,7 +424,7 @@ class _Act:
         like = torch.zeros((), dtype=torch.float64)
         if mode == "log":
             log = motion.log_scale(step.shape, self.g, like) * value
-            return _compacted(log, step)
+            return compacted(log, step)
         if mode == "buffer":
             rank, axis = len(step.shape), value["axis"]
             before = along(value["sign"] * self._original(value["name"]).flatten(), axis, rank)
@@ -433,20 +433,12 @@ class _Act:
             constant = value / 2 if mode == "reflect" else value
             before = after = like + constant
         moved = self._apply(motion, before.expand(step.shape))
-        return _compacted(after - moved, step)
+        return compacted(after - moved, step)
 
 
 def _cell(motion: Motion) -> frozenset[int]:
     """The one block of a tensor whose axes are not split."""
     return frozenset(leaf.slot for axis in motion.axes for leaf in leaves(axis))
-
-
-def _compacted(tensor: Tensor, step: Step) -> Tensor:
-    """One entry along every axis on which a shift does not depend."""
-    for axis, size in enumerate(compact(step)):
-        if tensor.shape[axis] != size:
-            tensor = tensor.narrow(axis, 0, size)
-    return tensor
 
 
 def _class_to_dict(record: IndexClass) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
-from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, leaves, picked
+from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, is_uniform, leaves, picked
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine, kept
@@ -133,11 +133,6 @@ def varying(value: Value) -> Support:
     )
 
 
-def is_uniform(axis: Tree) -> bool:
-    """Whether a tensor is constant along an axis."""
-    return isinstance(axis, Leaf) and axis.factor is None and axis.what == "uniform"
-
-
 def shifted_by_constant(op: Op, x: Value, c: Value, sign: float = 1.0) -> Value | None:
     """``x + sign * c`` for a number or a buffer, if a bias takes back what that shifts.
 
@@ -252,16 +247,18 @@ def negate(op: Op) -> Result:
 @rule("aten.clone.default", "aten.detach.default", "aten.alias.default", "aten.contiguous.default")
 def unchanged(op: Op) -> Result:
     """The same values."""
-    return replace(op[0], node=op.node.index)
+    x: Value = op[0]
+    return replace(x, node=op.node.index)
 
 
 @rule("aten._to_copy.default")
 def converted(op: Op) -> Result:
     """Another floating type changes nothing; an integer type is a step function."""
+    x: Value = op[0]
     dtype = op.node.dtype
     if dtype is None or not dtype.is_floating_point:
         return None
-    return replace(op[0], node=op.node.index)
+    return replace(x, node=op.node.index)
 
 
 # functions of one number --------------------------------------------------------------------------

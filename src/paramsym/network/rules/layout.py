@@ -16,13 +16,14 @@ from paramsym.network.axes import (
     Tree,
     branches,
     direct_sum,
+    is_uniform,
     leaves,
     picked,
     product,
 )
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
-from paramsym.network.rules.elementwise import blocks, is_uniform, same_leaf
+from paramsym.network.rules.elementwise import blocks, same_leaf
 from paramsym.network.solve import Op, Pairs, Result
 from paramsym.network.values import Cell, Charge, Value, rekeyed, split_axis
 
@@ -238,7 +239,7 @@ def index_select(op: Op) -> Result:
 def held(op: Op, x: Value, axes: Sequence[int], why: str) -> Value:
     """Let nothing move along some axes, which become plain places."""
     engine = op.engine
-    lost = []
+    lost: list[Leaf] = []
     for k in axes:
         engine.factors.lower_tree(x.axes[k], Kind.FIXED, f"{op.where} {why}")
         lost.extend(leaves(engine.factors.resolve(x.axes[k])))
@@ -425,9 +426,8 @@ def _joined_flow(op: Op, parts: Sequence[Value], axis: int, shape: tuple[int, ..
 @rule("aten.pad.default")
 def pad_rule(op: Op) -> Result:
     """Zeros around an axis move with anything linear; other values stay where they are."""
-    engine, x = op.engine, op[0]
-    widths, mode, fill = op[1], op[2], op[3]
-    result = x
+    engine, widths, mode, fill = op.engine, op[1], op[2], op[3]
+    x: Value = op[0]
     if mode != "constant" or fill not in (None, 0, 0.0):
         axes = [len(x.axes) - 1 - k for k in range(len(widths) // 2)]
         x = held(op, x, axes, "copies some of its entries")
