@@ -31,9 +31,8 @@ def prelu(op: Op) -> Result:
         for a, b in (pair for block in blocks(pairs) for pair in block):
             engine.factors.share(a, b, f"{op.where} has a slope per channel")
     slot = _slot_of_slopes(x, slope, channel)
-    charges = {
-        cell: charge.plus(_flipped(op, charge, slope, slot)) for cell, charge in x.charges.items()
-    }
+    flipped = _flipped(op, x, slope, slot)
+    charges = {cell: charge.plus(flipped) for cell, charge in x.charges.items()}
     for charge in slope.charges.values():
         engine.scales.require_zero(charge.scale)
         engine.signs.require_zero(charge.sign)
@@ -48,19 +47,24 @@ def _slot_of_slopes(x: Value, slope: Value, channel: int) -> int | None:
     return found[0] if len(found) == 1 else -1
 
 
-def _flipped(op: Op, charge: Charge, slope: Value, slot: int | None) -> Charge:
-    """What a flip of the input adds to the charge; no flip where readers would disagree."""
+def _flipped(op: Op, x: Value, slope: Value, slot: int | None) -> Charge:
+    """What flips of the input add to every charge; none where readers of a slope would disagree."""
     engine = op.engine
-    if not charge.sign:
+    signs = [charge.sign for charge in x.charges.values()]
+    if not any(signs):
         return NEUTRAL
     node = engine.graph.nodes[slope.node] if slope.node >= 0 else None
     simple = node is not None and node.op == "parameter" and slot != -1
     shared = len(engine.graph.users(slope.node)) != 1 or len(slope.charges) > 1
     if node is None or not simple or shared:
-        engine.signs.require_zero(charge.sign)
+        for sign in signs:
+            engine.signs.require_zero(sign)
         return NEUTRAL
     own = frozenset() if slot is None else frozenset({slot})
-    sign = engine.signs.constant_along(charge.sign, charge.sign.slots() - own, op.where)
+    signs = [engine.signs.constant_along(s, s.slots() - own, op.where) for s in signs]
+    for other in signs[1:]:
+        engine.signs.require_zero(other.plus(signs[0]))
+    sign = engine.signs.reduce(signs[0])
 
     def release() -> None:
         engine.signs.require_zero(sign)
@@ -74,7 +78,7 @@ def _flipped(op: Op, charge: Charge, slope: Value, slot: int | None) -> Charge:
 @rule("aten.dropout.default", "aten.feature_dropout.default")
 def dropout(op: Op) -> Result:
     """A fixed random mask: entries keep their places, scales and signs pass."""
-    x = op[0]
+    x: Value = op[0]
     op.engine.flows.wall(x.flow)
     x = replace(x, flow=None, expression=None, bias=None)
     moving = [
