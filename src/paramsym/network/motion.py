@@ -39,9 +39,14 @@ class Block(NamedTuple):
 class Moves(Protocol):
     """What a motion asks of a group element."""
 
-    classes: Mapping[int, Tensor]
-    scales: Mapping[int, Tensor]
-    signs: Mapping[int, Tensor]
+    @property
+    def classes(self) -> Mapping[int, Tensor]: ...
+
+    @property
+    def scales(self) -> Mapping[int, Tensor]: ...
+
+    @property
+    def signs(self) -> Mapping[int, Tensor]: ...
 
 
 @dataclass(frozen=True)

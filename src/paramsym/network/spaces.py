@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -305,13 +305,14 @@ _KINDS = {
     Kind.ORTHOGONAL: "rotation",
     Kind.LINEAR: "mixing",
 }
-_DIAGONAL = {
+Families = Mapping[tuple[bool, bool], Callable[[int], Group]]
+_DIAGONAL: Families = {
     (False, False): groups.Trivial,
     (True, False): groups.PositiveScaling,
     (False, True): groups.Signs,
     (True, True): groups.Diagonal,
 }
-_MONOMIAL = {
+_MONOMIAL: Families = {
     (False, False): groups.Permutation,
     (True, False): groups.PositiveMonomial,
     (False, True): groups.SignedPermutation,

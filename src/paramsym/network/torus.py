@@ -165,7 +165,7 @@ class _Choice:
                 if frozenset(record.base) != key:
                     continue
                 slots = frozenset(chosen[d].slot for d in base_dims(k, chosen, self.classes))
-                turn = {(name, slots): Fraction(leaf.turn)}
+                turn: Vector = {(name, slots): Fraction(leaf.turn)}
                 found[c] = _sum(found.get(c, {}), turn, 1, self.modulus)
         return found
 

@@ -103,8 +103,9 @@ def conformed(tree: Tree, like: Tree, slot: Callable[[], Slot], origin: dict[Slo
             for child, sizes in zip(tree.children, inner, strict=True)
         ]
         tree = product(cut)
-    same = type(tree) is type(like) and not isinstance(tree, Leaf)
-    if not same or [c.size for c in tree.children] != [c.size for c in like.children]:
+    if isinstance(tree, Leaf) or type(tree) is not type(like):
+        return tree
+    if [c.size for c in tree.children] != [c.size for c in like.children]:
         return tree
     pairs = zip(tree.children, like.children, strict=True)
     return replace(tree, children=tuple(conformed(x, y, slot, origin) for x, y in pairs))
