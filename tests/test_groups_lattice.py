@@ -163,6 +163,13 @@ SAME = [
         Product((GeneralLinear(2), PositiveScaling(2)))
     )),
     (Special(PositiveMonomial(2)), Special(PositiveScaling(2))),
+    (Special(Wreath(SpecialLinear(3), 2)), Product((SpecialLinear(3), SpecialLinear(3)))),
+    (Special(Product((PositiveScaling(1), Wreath(PositiveScaling(3), 2)))), Special(
+        PositiveScaling(7)
+    )),
+    (Special(Product((Affine(2, PositiveMonomial(2)), PositiveScaling(1)))), Special(
+        Product((Affine(2, PositiveScaling(2)), PositiveScaling(1)))
+    )),
     (Special(Product((Signs(1), Repeated(Signs(1), 3)))), Repeated(Signs(1), 4)),
     (Affine(3, SpecialLinear(3)), Special(Affine(3))),
     (
@@ -211,11 +218,30 @@ def test_coupled_blocks_are_refused_with_a_remedy() -> None:
 
 def test_meets_at_width_ten_thousand_need_no_matrices() -> None:
     n = 10_000
+    assert not Trivial(n).contains(Permutation(n))
     assert Orthogonal(n).meet(Monomial(n)) == SignedPermutation(n)
     assert Wreath(GeneralLinear(100), 100).meet(PositiveMonomial(n)) == Wreath(
         PositiveMonomial(100), 100
     )
     assert PositiveMonomial(n) <= GeneralLinear(n)
+
+
+def test_containment_does_not_hang_on_the_normal_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A meet of full dimension and index one is the whole group, whatever it is written as."""
+    swap = Wreath(SpecialLinear(3), 2)
+    monkeypatch.setattr("paramsym.groups.lattice.canonical", lambda group: group)
+    assert Product((SpecialLinear(3), SpecialLinear(3))).contains(Special(swap))
+    assert not Product((SpecialLinear(3), SpecialLinear(3))).contains(swap)
+
+
+def test_membership_judges_each_scale_by_itself() -> None:
+    scales = torch.tensor([1e-12, 1.0, 1e12], dtype=torch.float64)
+    assert PositiveScaling(3).is_member(torch.diag(scales))
+    assert PositiveMonomial(3).is_member(torch.diag(scales).roll(1, 0))
+    assert not PositiveScaling(3).is_member(torch.diag(-scales))
+    off = torch.diag(scales)
+    off[0, 1] = 1e-12
+    assert not Monomial(3).is_member(off)
 
 
 @pytest.mark.parametrize("group", zoo.ON_R4, ids=str)

@@ -174,9 +174,8 @@ def special(group: Group, up_to_sign: bool = False) -> Group:
             return sparse(1, group.signs and up_to_sign, False, permuted=False)
         case Signs(2):  # two equal signs
             return Repeated(Signs(1), 2)
-        case SparseGroup(n=2, signs=False, permuted=True) if not up_to_sign:
-            return special(sparse(2, False, group.scales, permuted=False))
-    return Special(group, up_to_sign)
+    upright = None if up_to_sign else _upright(group)
+    return Special(group, up_to_sign) if upright is None else special(upright)
 
 
 def _special_product(factors: list[Group], up_to_sign: bool) -> Group:
@@ -195,10 +194,29 @@ def _special_product(factors: list[Group], up_to_sign: bool) -> Group:
         return Repeated(Signs(1), factors[0].n + factors[1].n)  # two equal signs again
     if len(flipping) == 1 and not up_to_sign:  # nothing can compensate its sign
         only = factors[flipping[0]]
-        if only == Diagonal(1) or not has_volume(only):
-            factors[flipping[0]] = PositiveScaling(1) if only == Diagonal(1) else special(only)
+        upright = _upright(only) if has_volume(only) else special(only)
+        if upright is not None:
+            factors[flipping[0]] = upright
             return special(product(factors))
     return Special(product(factors), up_to_sign)
+
+
+def _upright(group: Group) -> Group | None:
+    """{g : det g > 0} where it has a name that does not say so."""
+    match group:
+        case Diagonal(1):
+            return PositiveScaling(1)
+        case SparseGroup(n=2, signs=False, permuted=True):  # a swap is all that flips
+            return sparse(2, False, group.scales, permuted=False)
+        case Wreath(inner, 2) if inner.n % 2 and not inner.flips:
+            return product([inner, inner])
+        case Repeated(inner, k):
+            upright = _upright(inner)
+            return upright and repeated(upright, k)
+        case Affine():
+            upright = _upright(group.linear_part)
+            return upright and affine(upright)
+    return None
 
 
 def has_volume(group: Group) -> bool:

@@ -7,6 +7,7 @@ with translations) meet.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 from paramsym.errors import GroupError
@@ -51,15 +52,25 @@ def contains(a: Group, b: Group) -> bool:
     if a.n != b.n:
         return False
     try:
-        return meet(a, b) == canonical(b)
+        common = meet(a, b)
     except GroupError:  # a smaller group is always expressible as itself
         return False
+    return common == canonical(b) or _fills(common, b)
+
+
+def _fills(part: Group, whole: Group) -> bool:
+    """Whether a subgroup is everything: as large, and of an index below two, which is one."""
+    index = whole.log10_order - part.log10_order
+    return part.dim == whole.dim and index < math.log10(2) / 2
 
 
 def _holds_samples(a: Group, b: Group) -> bool:
-    """Whether random elements of b lie in a: each one outside a proper subgroup at odds ≥ 1/2."""
-    witnesses = b.sample(0, scale=1 / b.n, shape=(_WITNESSES,))
-    return bool(a.is_member(b.matrix(witnesses)).all())
+    """Whether random elements of b lie in a: each one outside a proper subgroup at odds ≥ 1/2.
+
+    One after the other: the first usually decides, and a wide group has room for few matrices.
+    """
+    witnesses = (b.matrix(b.sample(seed, scale=1 / b.n)) for seed in range(_WITNESSES))
+    return all(bool(a.is_member(witness)) for witness in witnesses)
 
 
 def _inexpressible(a: Group, b: Group) -> GroupError:

@@ -55,7 +55,7 @@ class SparseGroup(Group):
         return coefficients.new_zeros(*coefficients.shape[:-1], self.n, self.n)
 
     def has_linear(self, matrix: Tensor, tol: float) -> Tensor:
-        largest = matrix.abs().amax((-2, -1), keepdim=True)
+        largest = matrix.abs().amax(-1, keepdim=True)  # of each row: scales may differ widely
         support = matrix.abs() > tol * largest
         inside = (support.sum(-1) == 1).all(-1) & (support.sum(-2) == 1).all(-1)
         if not self.permuted:
