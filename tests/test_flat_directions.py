@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,15 @@ from torch import Tensor, nn
 from paramsym.errors import ParamsymError, ShapeError
 from paramsym.function_space.explain import explain
 from paramsym.function_space.flat import flat_directions
-from paramsym.function_space.jacobian import jacobian
+from paramsym.function_space.jacobian import (
+    _blocks,
+    _part_by_part,
+    _parts,
+    jacobian,
+    jacobian_of,
+)
 from paramsym.network.call import outputs_of
+from paramsym.network.function import ModelFunction
 from zoo.scalings import HandScaling, relu_net
 
 
@@ -150,6 +158,82 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = jacobian(model, x)
     monkeypatch.setattr("paramsym.function_space.jacobian.CHUNK", 3)
     assert torch.equal(jacobian(model, x), whole)
+
+
+class Mixes(nn.Sequential):
+    """Adds a share of the batch's mean. A share of zero leaves every value to its own sample, yet
+    the derivative by the share still sees the whole batch."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        self.share = nn.Parameter(torch.tensor(share))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = super().forward(x)
+        return hidden + self.share * hidden.mean(0)  # type: ignore[no-any-return]
+
+
+class Total(nn.Linear):
+    """One number for the whole batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(super().forward(x)).sum()
+
+
+def whole_batch_at_once(model: nn.Module, x: Tensor) -> Tensor:
+    """The dense reference: torch's own Jacobian of the batch."""
+    double = copy.deepcopy(model).double()
+    parameters = {name: p.detach() for name, p in double.named_parameters()}
+    buffers = {name: buffer.clone() for name, buffer in double.named_buffers()}
+
+    def outputs(*values: Tensor) -> Tensor:
+        state = dict(zip(parameters, values, strict=True))
+        return torch.func.functional_call(double, {**buffers, **state}, x.double()).reshape(-1)
+
+    blocks = torch.autograd.functional.jacobian(outputs, tuple(parameters.values()))
+    return torch.cat([block.reshape(len(block), -1) for block in blocks], dim=1)
+
+
+MIXING: dict[str, Callable[[], nn.Module]] = {
+    "mean": lambda: Mixes(0.3),
+    "mean-in-the-derivative-only": lambda: Mixes(0.0),
+    "batch-norm": lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)),
+    "total": lambda: Total(3, 2),
+    "fixed-batch": lambda: nn.Sequential(nn.Linear(3, 2), nn.Unflatten(0, (4, 35)), nn.Flatten()),
+}
+
+
+@pytest.mark.parametrize("case", ["apart", *MIXING])
+def test_samples_count_as_apart_only_where_they_are(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paramsym.function_space.jacobian.SMALL", 0)
+    torch.manual_seed(0)
+    model, x = MIXING.get(case, lambda: relu_net(3, 4, 2))(), inputs(140, 3)
+    function, expected = ModelFunction.of(model, x), whole_batch_at_once(model, x)
+    assert torch.allclose(jacobian_of(function), expected, rtol=0, atol=1e-12)
+    by_part = _part_by_part(function, _parts(function.x, 280))
+    right = by_part is not None and by_part.shape == expected.shape
+    right = right and torch.allclose(by_part, expected, rtol=0, atol=1e-3)
+    assert right == (case == "apart"), "the case does not test what it says"
+
+
+def test_samples_apart_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors that share their first axis are cut together, and every output is put together."""
+    model, x = Several(), (inputs(140, 2), inputs(140, 3))
+    whole = jacobian(model, x)
+    monkeypatch.setattr("paramsym.function_space.jacobian.SMALL", 0)
+    calls: list[int] = []
+    monkeypatch.setattr(
+        "paramsym.function_space.jacobian._blocks",
+        lambda function: calls.append(len(function.x[0])) or _blocks(function),
+    )
+    assert torch.allclose(jacobian(model, x), whole, rtol=0, atol=1e-14)
+    assert sum(calls) == 140 and len(calls) > 30
+    calls.clear()
+    jacobian(model, (inputs(140, 2), inputs(139, 3)))
+    jacobian(nn.Linear(3, 1), inputs(3, 3)[0])
+    assert not calls, "nothing to cut"
 
 
 def test_outputs_without_gradients_give_zero_rows() -> None:

@@ -24,6 +24,9 @@ VERIFY_TOLERANCE = 1e-9
 MOVED_TOLERANCE = 1e-6
 # A tangent vector v is flat when |Jv| is below this share of |J||v|.
 FLAT_TOLERANCE = 1e-9
+# Rows of a Jacobian taken sample by sample are the model's own when a random combination of them
+# differs from its derivative by less than this, relative to the longest column.
+SAMPLES_TOLERANCE = 1e-12
 # Normalised generators with singular values below this share of the largest are dependent: they are
 # exact up to rounding, so the cut can be far above it whatever their number.
 GENERATOR_TOLERANCE = 1e-10
