@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import lru_cache
 
 from paramsym.errors import GroupError
 from paramsym.groups.affine import Affine, Translation
@@ -25,6 +26,7 @@ from paramsym.groups.wreath import Wreath
 _WITNESSES = 32  # random elements that decide containment where no rule applies
 
 
+@lru_cache(maxsize=2**12)  # groups are immutable, and the rules ask for the same parts again
 def meet(a: Group, b: Group) -> Group:
     """The intersection in canonical form, or an error where no group of ours equals it."""
     if a.n != b.n:
