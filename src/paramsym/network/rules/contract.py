@@ -253,12 +253,15 @@ def _contracted_flow(op: Op, a: Value, b: Value, batch: AxisPairs, contract: Axi
     used = {one[i] for i, _ in (*batch, *contract)}
     out = [one[i] for i, _ in batch]
     out += [x for x in one if x not in used] + [y for y in other if y not in used]
-    sizes = dict(zip(one, a.shape, strict=True)) | dict(zip(other, b.shape, strict=True))
+    sizes: dict[str, int] = {}
+    for letter, size in (*zip(one, a.shape, strict=True), *zip(other, b.shape, strict=True)):
+        sizes[letter] = max(size, sizes.get(letter, 1))
     flows = op.engine.flows
     moved, still = (a, b) if a.flow is not None else (b, a)
     names = (one, other) if moved is a else (other, one)
     moving = flows.steps[moved.flow or 0].support
-    varying = {names[0][k] for k in moving} | set(names[1])
+    varying = {names[0][k] for k in moving}
+    varying |= {letter for letter, n in zip(names[1], still.shape, strict=True) if n > 1}
     support = frozenset(k for k, x in enumerate(out) if x in varying)
     equation = f"{''.join(names[0])},{''.join(names[1])}->{''.join(out)}"
     return flows.add(

@@ -12,7 +12,7 @@ from paramsym.network.rules.elementwise import add, product_of
 from paramsym.network.rules.layout import view
 from paramsym.network.rules.reduce import squared_norm
 from paramsym.network.solve import Op, Result
-from paramsym.network.values import Charge, Value
+from paramsym.network.values import NEUTRAL, Charge, Value
 
 
 def per_channel(op: Op, vector: Value, like: Value) -> Value:
@@ -85,8 +85,9 @@ def layer_norm(op: Op) -> Result:
 
 
 def centred(op: Op, x: Value, axes: list[int], eps: float) -> Value:
-    """Mean zero and deviation one along some axes."""
+    """Mean zero and deviation one along some axes; entry by entry along the others."""
     engine = op.engine
+    engine.entrywise(x, f"{op.where} divides by a deviation")
     for k in axes:
         engine.factors.lower_tree(x.axes[k], Kind.PERMUTATION, f"{op.where} subtracts a mean")
     engine.flows.wall(x.flow)
@@ -158,7 +159,7 @@ def softmax(op: Op) -> Result:
     engine = op.engine
     engine.entrywise(x, f"{op.where} is not linear")
     engine.still(_without_common_shift(op, x, axis))
-    return Value(x.axes, node=op.node.index)
+    return Value(x.axes, dict.fromkeys(x.charges, NEUTRAL), node=op.node.index)
 
 
 def _without_common_shift(op: Op, x: Value, axis: int) -> Value:
