@@ -11,6 +11,7 @@ import torch
 from paramsym.errors import GroupError
 from paramsym.groups import (
     Affine,
+    Centred,
     Diagonal,
     GeneralLinear,
     Group,
@@ -48,6 +49,7 @@ FACTS = [
     (GeneralLinear(64), "GL(64)", 4096, 2),
     (SpecialLinear(64), "SL(64)", 4095, 1),
     (Orthogonal(512), "O(512)", 512 * 511 // 2, 2),
+    (Centred(6), "O(6)₁", 10, 2),
     (SpecialOrthogonal(3), "SO(3)", 3, 1),
     (Special(GeneralLinear(3), up_to_sign=True), "SL±(3)", 8, 2),
     (Special(Permutation(5)), "A₅", 0, 60),

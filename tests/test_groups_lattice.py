@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from paramsym.errors import GroupError
 from paramsym.groups import (
     Affine,
+    Centred,
     Diagonal,
     GeneralLinear,
     Group,
@@ -116,6 +117,10 @@ MEETS = [
     (Orthogonal(4), Monomial(4), SignedPermutation(4)),
     (Orthogonal(4), PositiveMonomial(4), Permutation(4)),
     (Orthogonal(4), Diagonal(4), Signs(4)),
+    (Orthogonal(4), Centred(4), Centred(4)),
+    (Centred(4), Monomial(4), Permutation(4)),
+    (Centred(4), Diagonal(4), Trivial(4)),
+    (Centred(4), Product((GeneralLinear(1), GeneralLinear(3))), Product((Trivial(1), Centred(3)))),
     (SpecialOrthogonal(4), Monomial(4), Special(SignedPermutation(4))),
     (SpecialLinear(4), Permutation(4), Special(Permutation(4))),
     (SpecialLinear(4), Orthogonal(4), SpecialOrthogonal(4)),

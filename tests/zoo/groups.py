@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from paramsym.groups import (
     Affine,
+    Centred,
     Diagonal,
     GeneralLinear,
     Group,
@@ -31,7 +32,8 @@ def plain(n: int) -> list[Group]:
     """One of each family that exists on every Rⁿ."""
     linear = (
         *(Trivial, Signs, PositiveScaling, Diagonal, Permutation, SignedPermutation),
-        *(PositiveMonomial, Monomial, Orthogonal, SpecialOrthogonal, SpecialLinear, GeneralLinear),
+        *(PositiveMonomial, Monomial, Centred, Orthogonal, SpecialOrthogonal, SpecialLinear),
+        GeneralLinear,
     )
     affine = [Translation(n), Affine(n), Affine(n, Permutation(n)), Affine(n, Orthogonal(n))]
     return [family(n) for family in linear] + affine
@@ -62,6 +64,8 @@ ON_R4: list[Group] = [
     Repeated(Product((Signs(1), PositiveScaling(1))), 2),
     Wreath(GeneralLinear(2), 2),
     Wreath(Orthogonal(2), 2),
+    Product((Trivial(1), Centred(3))),
+    Special(Centred(4)),
     Wreath(SpecialLinear(2), 2),
     Wreath(Monomial(2), 2),
     Wreath(Permutation(2), 2),
@@ -83,6 +87,8 @@ ON_R6: list[Group] = [
     Wreath(GeneralLinear(2), 3),
     Wreath(GeneralLinear(3), 2),
     Wreath(Orthogonal(3), 2),
+    Wreath(Centred(3), 2),
+    Repeated(Centred(3), 2),
     Wreath(Repeated(Signs(1), 2), 3),
     Wreath(Product((GeneralLinear(2), PositiveScaling(1))), 2),
     Product((Wreath(GeneralLinear(1), 2), Wreath(GeneralLinear(2), 2))),
@@ -107,6 +113,7 @@ ALL: list[Group] = [*SMALL, *ON_R4, *ON_R6, *NESTED]
 INEXPRESSIBLE: set[frozenset[str]] = {
     frozenset({"GL(2) ≀ S₃", "GL(3) ≀ S₂"}),
     frozenset({"GL(2) ≀ S₃", "O(3) ≀ S₂"}),
+    frozenset({"GL(2) ≀ S₃", "O(3)₁ ≀ S₂"}),
     frozenset({"GL(2) ≀ S₃", "(GL(2) × R₊) ≀ S₂"}),
     frozenset({"GL(2) × SL(4)", "GL(2) ⊗ 1₃"}),
     frozenset({"GL(2) × SL(4)", "SL±(2) ⊗ 1₃"}),

@@ -4,6 +4,7 @@ from paramsym.groups.affine import Affine as Affine
 from paramsym.groups.affine import Translation as Translation
 from paramsym.groups.base import Group as Group
 from paramsym.groups.canonical import canonical as canonical
+from paramsym.groups.centred import Centred as Centred
 from paramsym.groups.diagonal import Diagonal as Diagonal
 from paramsym.groups.diagonal import PositiveScaling as PositiveScaling
 from paramsym.groups.diagonal import Signs as Signs

@@ -1,6 +1,6 @@
 """Atoms: families that exist in every dimension and whose blocks are of the same family.
 
-GL, O, the monomial groups, and these with translations.
+GL, O, what of O fixes the ones, the monomial groups, and these with translations.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from paramsym.errors import GroupError
 from paramsym.groups.affine import Affine, Translation
 from paramsym.groups.base import Group
 from paramsym.groups.canonical import affine, canonical
+from paramsym.groups.centred import Centred
 from paramsym.groups.diagonal import Trivial
 from paramsym.groups.general_linear import GeneralLinear
 from paramsym.groups.monomial import sparse
@@ -19,15 +20,15 @@ from paramsym.groups.sparse import SparseGroup
 
 
 def is_atom(group: Group) -> bool:
-    """GL, O, a monomial group, or one of these with translations."""
-    return isinstance(linear_part(group), GeneralLinear | Orthogonal | SparseGroup)
+    """GL, O, O fixing the ones, a monomial group, or one of these with translations."""
+    return isinstance(linear_part(group), GeneralLinear | Orthogonal | Centred | SparseGroup)
 
 
 def resized(atom: Group, n: int) -> Group:
     """The atom of the same family on Rⁿ."""
     if isinstance(atom, Affine):
         return affine(resized(atom.linear_part, n))
-    if not isinstance(atom, GeneralLinear | Orthogonal | SparseGroup | Translation):
+    if not isinstance(atom, GeneralLinear | Orthogonal | Centred | SparseGroup | Translation):
         raise GroupError(f"{atom} has no counterpart on R^{n}")
     return canonical(replace(atom, n=n))
 
@@ -57,6 +58,10 @@ def _linear_atoms(a: Group, b: Group) -> Group:
         case SparseGroup(n), SparseGroup():
             scales, permuted = a.scales and b.scales, a.permuted and b.permuted
             return sparse(n, a.signs and b.signs, scales, permuted)
+        case (SparseGroup(n) as group, Centred()) | (Centred(), SparseGroup(n) as group):
+            return sparse(n, False, False, group.permuted)
+        case (Orthogonal(), other) | (other, Orthogonal()) if isinstance(other, Centred):
+            return other
         case (SparseGroup(n) as group, _) | (_, SparseGroup(n) as group):
             return sparse(n, group.signs, False, group.permuted)
     return a

@@ -10,6 +10,7 @@ import math
 
 from paramsym.groups.affine import Affine, Translation
 from paramsym.groups.base import Group
+from paramsym.groups.centred import Centred
 from paramsym.groups.diagonal import Diagonal, DiagonalGroup, PositiveScaling, Signs, Trivial
 from paramsym.groups.general_linear import GeneralLinear
 from paramsym.groups.monomial import sparse
@@ -44,6 +45,10 @@ def canonical(group: Group) -> Group:
             return Diagonal(1)
         case Orthogonal(1):
             return Signs(1)
+        case Centred(1):
+            return Trivial(1)
+        case Centred(2):
+            return Permutation(2)
         case SparseGroup(n=1):
             return sparse(1, group.signs, group.scales, permuted=False)
     return group
