@@ -36,15 +36,25 @@ PLAIN: Frame = frozenset()
 
 
 class Kind(IntEnum):
-    """The matrices that may act on an index set; each kind contains the ones before it.
+    """The matrices that may act on an index set, most of them in a chain.
 
-    Scalars are left out (they live in the linear system of scales), so ``LINEAR`` is SL(n).
+    ``CENTRED`` are the rotations that fix the vector of ones, permutations among them; ``PLANE``
+    those of a pair of entries without reflections, which only the last two contain. Scalars are
+    left out (they live in the linear system of scales), so ``LINEAR`` is SL(n).
     """
 
     FIXED = 0
     PERMUTATION = 1
-    ORTHOGONAL = 2
-    LINEAR = 3
+    PLANE = 2
+    CENTRED = 3
+    ORTHOGONAL = 4
+    LINEAR = 5
+
+    def meet(self, other: Kind) -> Kind:
+        """The matrices that are of both kinds."""
+        low, high = sorted((self, other))
+        apart = Kind.PLANE in (low, high) and low > Kind.FIXED and high < Kind.ORTHOGONAL
+        return Kind.FIXED if apart and low != high else low
 
 
 def frame_plus(a: Frame, b: Frame, factor: int = 1) -> Frame:
@@ -53,6 +63,11 @@ def frame_plus(a: Frame, b: Frame, factor: int = 1) -> Frame:
     for gain, power in b:
         powers[gain] = powers.get(gain, 0) + factor * power
     return frozenset((gain, power) for gain, power in powers.items() if power)
+
+
+def ordered(frame: Frame) -> list[tuple[Gain, int]]:
+    """The gains of a frame, always in the same order."""
+    return sorted(frame, key=lambda item: (item[0].name, item[0].eps or 0.0))
 
 
 @dataclass(frozen=True)
@@ -302,17 +317,18 @@ class Factors:
         parts = self._all[root].parts
         if parts is None:
             return tree
-        seen_turn = tree.turn * turn
-        seen_frame = frame_plus(tree.frame, frame, tree.turn)
-        return self.resolve(self._seen_through(parts, seen_turn, seen_frame))
+        if frame_plus(tree.frame, frame, tree.turn):
+            # a gain is a vector over the whole index set, and none over a part of it
+            for leaf in leaves(parts):
+                self.lower(leaf, Kind.PERMUTATION, "a gain scales an axis that is cut")
+        return self.resolve(self._seen_through(parts, tree.turn * turn))
 
-    def _seen_through(self, parts: Tree, turn: int, frame: Frame) -> Tree:
+    def _seen_through(self, parts: Tree, turn: int) -> Tree:
         if isinstance(parts, Leaf) and parts.factor is None:
             return replace(parts, slot=self.slot())
         if isinstance(parts, Leaf):
-            inner = frame_plus(frame, parts.frame)
-            return replace(parts, slot=self.slot(), turn=parts.turn * turn, frame=inner)
-        children = tuple(self._seen_through(c, turn, frame) for c in parts.children)
+            return replace(parts, slot=self.slot(), turn=parts.turn * turn)
+        children = tuple(self._seen_through(c, turn) for c in parts.children)
         return replace(parts, children=children)
 
     def _flat_sum(self, children: list[Tree], places: tuple[Ranges, ...]) -> Tree:
@@ -331,10 +347,36 @@ class Factors:
 
     def lower(self, leaf: Leaf, kind: Kind, reason: str) -> None:
         """Allow at most ``kind`` on a leaf, and remember why."""
-        root = self.root(leaf)
-        if root is not None and self._all[root].kind > kind:
-            self._all[root].kind = kind
-            self._all[root].reason = reason
+        if leaf.factor is not None:
+            allowed = self._framed(leaf, kind)
+            self._meet(self.find(leaf.factor).root, allowed, reason)
+
+    def _framed(self, leaf: Leaf, kind: Kind) -> Kind:
+        """What a kind comes down to on a leaf that is seen through gains.
+
+        Rotations of the leaf are rotations of its class only where the class has the same frame;
+        as long as nothing is known of a class, its frame is ours to choose.
+        """
+        (turn, frame), root = self.seen(leaf), self.root(leaf)
+        if root is None or not frame or kind in (Kind.LINEAR, Kind.PERMUTATION):
+            return kind
+        if self._all[root].kind == Kind.LINEAR:
+            self._reframe(root, frame_plus(PLAIN, frame, turn))
+            return kind
+        return Kind.FIXED if kind == Kind.PLANE else min(kind, Kind.PERMUTATION)
+
+    def _reframe(self, root: int, frame: Frame) -> None:
+        """Describe a class by ``frame T frame^-1`` in place of T."""
+        record = self._all[root]
+        new = self.new(record.size, record.origin)
+        self._link(root, new, 1, frame_plus(PLAIN, frame, -1), record.reason)
+        self._all[new].reason = record.reason
+
+    def _meet(self, root: int, kind: Kind, reason: str) -> None:
+        record = self._all[root]
+        lower = record.kind.meet(kind)
+        if lower != record.kind:
+            record.kind, record.reason = lower, reason
             self.version += 1
 
     def lower_tree(self, tree: Tree, kind: Kind, reason: str) -> None:
@@ -364,10 +406,22 @@ class Factors:
         gap = frame_plus(frame_b, frame_a, -1)
         if ra != rb:
             self._link(ra, rb, turn_a * turn_b, frame_plus(PLAIN, gap, turn_a), reason)
-        elif gap:
-            self.lower(a, Kind.PERMUTATION, reason)
-        elif turn_a != turn_b:
-            self.lower(a, Kind.ORTHOGONAL, reason)
+        elif turn_a == turn_b:
+            self._meet(ra, Kind.PERMUTATION if gap else Kind.LINEAR, reason)
+        else:
+            self._self_dual(ra, frame_plus(PLAIN, gap, turn_a), reason)
+
+    def _self_dual(self, root: int, gap: Frame, reason: str) -> None:
+        """Impose ``T = gap T^-T gap^-1``: rotations, in the frame that is half the gap."""
+        half = frozenset((gain, -power // 2) for gain, power in gap)
+        even = all(power % 2 == 0 for _, power in gap)
+        if not gap:
+            self._meet(root, Kind.ORTHOGONAL, reason)
+        elif even and self._all[root].kind == Kind.LINEAR:
+            self._reframe(root, half)
+            self._meet(self.find(root).root, Kind.ORTHOGONAL, reason)
+        else:
+            self._meet(root, Kind.PERMUTATION, reason)
 
     def share(self, a: Leaf, b: Leaf, reason: str) -> None:
         """Let two leaves be indexed alike: one permutation moves both, nothing more."""
@@ -376,10 +430,17 @@ class Factors:
         self.same(a, b, reason)
 
     def _link(self, child: int, parent: int, turn: int, frame: Frame, reason: str) -> None:
-        """Hang one class below another: ``T_child = frame T_parent^turn frame^-1``."""
+        """Hang one class below another: ``T_child = frame T_parent^turn frame^-1``.
+
+        Rotations are so in one frame: what has none yet hangs below what has.
+        """
         c, p = self._all[child], self._all[parent]
-        if c.kind < p.kind:
-            p.kind, p.reason = c.kind, c.reason
+        if frame and c.kind < Kind.LINEAR:
+            if p.kind == Kind.LINEAR:
+                self._link(parent, child, turn, frame_plus(PLAIN, frame, -turn), reason)
+                return
+            self._meet(parent, Kind.PERMUTATION, reason)
+        self._meet(parent, c.kind, c.reason)
         c.parent = Link(parent, turn, frame)
         p.members += c.members
         p.bases |= c.bases

@@ -20,7 +20,14 @@ from paramsym.network.element import Structure
 from paramsym.network.flow import Program
 from paramsym.network.function import ModelFunction
 from paramsym.network.graph import Graph
-from paramsym.network.motion import Block, IndexClass, Motion, over_cells, without_frames
+from paramsym.network.motion import (
+    Block,
+    IndexClass,
+    Motion,
+    narrowed,
+    over_cells,
+    without_frames,
+)
 from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
@@ -137,7 +144,7 @@ class _Readout:
         dead = self._dead_entries(motions, parameters)
         own = self._shift_shapes(program)
         own |= {n: shapes[n] for n in dead}
-        shifts = {n: _narrowed(self._bare(n, motions), shape) for n, shape in own.items()}
+        shifts = {n: narrowed(self._bare(n, motions), shape) for n, shape in own.items()}
         shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
         motions |= {n: shifts[n] for n in unused}
         extents = {n: own.get(n, shapes[n]) for n in shifts}
@@ -419,16 +426,6 @@ class _Readout:
         for index, reason in self.derivation.unknown.items():
             node = self.derivation.graph.nodes[index]
             yield node.module or node.name, reason
-
-
-def _narrowed(motion: Motion, shape: tuple[int, ...]) -> Motion:
-    """The motion of a tensor that is constant along the axes where the shape is one."""
-    axes = tuple(
-        Leaf(1, next(iter(leaves(axis))).slot) if n == 1 and axis.size > 1 else axis
-        for n, axis in zip(shape, motion.axes, strict=True)
-    )
-    kept = {leaf.slot for axis in axes for leaf in leaves(axis)}
-    return Motion(axes, {cell & kept: block for cell, block in motion.blocks.items()})
 
 
 def _still_axes(shape: tuple[int, ...]) -> tuple[Tree, ...]:

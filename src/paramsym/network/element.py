@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paramsym import groups
 from paramsym.errors import GroupError
+from paramsym.groups import Group
 from paramsym.network.axes import Kind, Leaf
 from paramsym.network.motion import IndexClass, Motion, act_on
 
@@ -77,8 +79,7 @@ class Structure:
         """Dimension of what acts on one class."""
         record = self.classes[c]
         n, copies = record.size, math.prod(self.extent(record.base))
-        each = {Kind.LINEAR: n * n - 1, Kind.ORTHOGONAL: n * (n - 1) // 2}.get(record.kind, 0)
-        return each * copies
+        return _FAMILIES[record.kind](n).dim * copies if record.kind in _FAMILIES else 0
 
     def shift_dim(self, name: str) -> int:
         """How many entries of a tensor are translated freely."""
@@ -99,10 +100,13 @@ class Structure:
         total = math.log10(2) * sum(math.prod(self.extent(v.dims)) for v in self.signs.values())
         for c in self.moving():
             record = self.classes[c]
-            permuted = record.kind == Kind.PERMUTATION
-            each = math.lgamma(record.size + 1) / math.log(10) if permuted else math.log10(2)
-            total += each * math.prod(self.extent(record.base))
+            total += self._log10_components(record) * math.prod(self.extent(record.base))
         return total
+
+    def _log10_components(self, record: IndexClass) -> float:
+        if record.kind == Kind.PERMUTATION:
+            return math.lgamma(record.size + 1) / math.log(10)
+        return math.log10(2) if _flips(record) else 0.0
 
     # elements -----------------------------------------------------------------------------------
 
@@ -214,9 +218,10 @@ class Structure:
         base = self.extent(record.base)
         if record.kind == Kind.PERMUTATION:
             return torch.rand(*base, record.size, generator=generator).argsort(-1)
-        reflection = self._neutral(record).clone()
-        reflection[..., 0, 0] = _random_signs(base, generator)
-        return reflection
+        family = groups.Centred if record.kind == Kind.CENTRED else groups.Orthogonal
+        flipped = _random_signs(base, generator) < 0
+        element: Tensor = family(record.size).flip(flipped & _flips(record))
+        return element
 
     # algebra ------------------------------------------------------------------------------------
 
@@ -252,8 +257,9 @@ class Structure:
     def _algebra(self, c: int, coefficients: Tensor) -> Tensor:
         record = self.classes[c]
         rows = coefficients.reshape(*self.extent(record.base), -1)
-        linear = record.kind == Kind.LINEAR
-        return traceless(rows, record.size) if linear else antisymmetric(rows, record.size)
+        if record.kind == Kind.LINEAR:
+            return traceless(rows, record.size)
+        return _FAMILIES[record.kind](record.size).hat(rows)
 
     def _spread(self, name: str, coefficients: Tensor) -> Tensor:
         shape, mask = self.shapes[name], self.masks.get(name)
@@ -280,20 +286,20 @@ def traceless(coefficients: Tensor, n: int) -> Tensor:
     return torch.cat([away, diagonal], -1)[..., place]
 
 
-def antisymmetric(coefficients: Tensor, n: int) -> Tensor:
-    """Σ c_ij (E_ij − E_ji) over i < j in row-major order.
+# What acts on a class with a continuous part; scalars are apart, so LINEAR is SL±(n).
+_FAMILIES: Mapping[Kind, Callable[[int], Group]] = {
+    Kind.LINEAR: groups.SpecialLinear,
+    Kind.ORTHOGONAL: groups.Orthogonal,
+    Kind.CENTRED: groups.Centred,
+    Kind.PLANE: groups.SpecialOrthogonal,
+}
 
-    >>> antisymmetric(torch.tensor([1.0]), 2)
-    tensor([[ 0.,  1.],
-            [-1.,  0.]])
-    """
-    count = coefficients.shape[-1]
-    rows, columns = torch.triu_indices(n, n, 1)
-    place = torch.full((n, n), 2 * count)
-    place[rows, columns] = torch.arange(count)
-    place[columns, rows] = torch.arange(count, 2 * count)
-    zero = torch.zeros_like(coefficients[..., :1])
-    return torch.cat([coefficients, -coefficients, zero], -1)[..., place]
+
+def _flips(record: IndexClass) -> bool:
+    """Whether a class of matrices has a second component."""
+    return record.kind in (Kind.LINEAR, Kind.ORTHOGONAL) or (
+        record.kind == Kind.CENTRED and record.size > 1
+    )
 
 
 def _shapes(parts: Mapping[Any, Tensor]) -> dict[Any, torch.Size]:

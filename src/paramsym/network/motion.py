@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from paramsym.network.axes import Gain, Kind, Leaf, Product, Sum, Tree, leaves
+from paramsym.network.axes import PLAIN, Gain, Kind, Leaf, Product, Sum, Tree, leaves, ordered
 from paramsym.network.charges import Form
 from paramsym.network.values import Cell
 
@@ -100,22 +100,16 @@ class _Application:
         return over_cells(moved, self.motion.axes, self._inverted)
 
     def _cell(self, cell: Tensor, chosen: tuple[Leaf, ...]) -> Tensor:
-        for k, leaf in enumerate(chosen):
-            for gain, power in leaf.frame if self._rotates(leaf) else ():
-                cell = cell * self._gain(gain, -power, k, cell)
+        rotated = [leaf if self._rotates(leaf) else replace(leaf, frame=PLAIN) for leaf in chosen]
+        cell = in_frame(cell, rotated, self.read, -1)
         for k in _outer_first(chosen, self.classes):
             cell = act_on(cell, k, chosen, self.g.classes, self.classes)
-        for k, leaf in enumerate(chosen):
-            for gain, power in leaf.frame if self._rotates(leaf) else ():
-                cell = cell * self._gain(gain, power, k, cell)
+        cell = in_frame(cell, rotated, self.read)
         block = self.motion.blocks.get(frozenset(leaf.slot for leaf in chosen))
         return cell if block is None else self._multiplied(cell, block, chosen)
 
     def _rotates(self, leaf: Leaf) -> bool:
         return leaf.factor is not None and self.classes[leaf.factor].kind > Kind.PERMUTATION
-
-    def _gain(self, gain: Gain, power: int, dim: int, cell: Tensor) -> Tensor:
-        return along(gain_values(gain, self.read).to(cell.dtype), dim, cell.ndim) ** power
 
     def _multiplied(self, cell: Tensor, block: Block, chosen: tuple[Leaf, ...]) -> Tensor:
         if block.scale:
@@ -128,6 +122,15 @@ class _Application:
         assert self.motion.inverted is not None
         sign = read_signs(self.motion.inverted, self.g.signs, chosen, cell)
         return torch.where(sign < 0, 1 / cell, cell)
+
+
+def in_frame(cell: Tensor, chosen: Sequence[Leaf], read: Read, sign: int = 1) -> Tensor:
+    """A block multiplied by the gains of its leaves, each to its power times ``sign``."""
+    for k, leaf in enumerate(chosen):
+        for gain, power in ordered(leaf.frame):
+            values = gain_values(gain, read).to(cell.dtype)
+            cell = cell * along(values, k, cell.ndim) ** (sign * power)
+    return cell
 
 
 def along(vector: Tensor, dim: int, rank: int) -> Tensor:
@@ -268,13 +271,23 @@ def _spread(values: Tensor, binding: Sequence[int], chosen: Sequence[Leaf], cell
     return values.permute(order).reshape(shape)
 
 
+def narrowed(motion: Motion, shape: tuple[int, ...]) -> Motion:
+    """The motion of a tensor that is constant along the axes where the shape is one."""
+    axes = tuple(
+        Leaf(1, next(iter(leaves(axis))).slot) if n == 1 and axis.size > 1 else axis
+        for n, axis in zip(shape, motion.axes, strict=True)
+    )
+    kept = {leaf.slot for axis in axes for leaf in leaves(axis)}
+    return Motion(axes, {cell & kept: block for cell, block in motion.blocks.items()})
+
+
 # plain data ---------------------------------------------------------------------------------------
 
 
 def tree_to_dict(tree: Tree) -> Any:
     """An axis as plain JSON types."""
     if isinstance(tree, Leaf):
-        frame = [[gain.name, gain.eps, power] for gain, power in sorted(tree.frame)]
+        frame = [[gain.name, gain.eps, power] for gain, power in ordered(tree.frame)]
         return {
             "size": tree.size,
             "slot": tree.slot,

@@ -193,7 +193,7 @@ class _Lister:
     def _class(self, c: int) -> None:
         structure, record = self.structure, self.structure.classes[c]
         name = self._name(self.members[c][0])
-        rotated = record.kind >= Kind.ORTHOGONAL
+        rotated = record.kind > Kind.PERMUTATION
         scale = self.scalars.get(c) if rotated else self._first("scale", c)
         sign = None if rotated else self._first("sign", c)
         shift = self._shift_of(c)
@@ -302,8 +302,15 @@ class _Lister:
 
 _KINDS = {
     Kind.PERMUTATION: "permutation",
+    Kind.PLANE: "rotation",
+    Kind.CENTRED: "rotation",
     Kind.ORTHOGONAL: "rotation",
     Kind.LINEAR: "mixing",
+}
+_ROTATIONS: Mapping[Kind, Callable[[int], Group]] = {
+    Kind.PLANE: groups.SpecialOrthogonal,
+    Kind.CENTRED: groups.Centred,
+    Kind.ORTHOGONAL: groups.Orthogonal,
 }
 Families = Mapping[tuple[bool, bool], Callable[[int], Group]]
 _DIAGONAL: Families = {
@@ -325,8 +332,8 @@ def _group(record: IndexClass, scale: bool, sign: bool) -> Group:
     if record.kind == Kind.LINEAR:
         whole = groups.GeneralLinear(record.size)
         return whole if scale else groups.Special(whole, up_to_sign=True)
-    if record.kind == Kind.ORTHOGONAL:
-        return groups.Orthogonal(record.size)
+    if record.kind in _ROTATIONS:
+        return _ROTATIONS[record.kind](record.size)
     families = _MONOMIAL if record.kind == Kind.PERMUTATION else _DIAGONAL
     return families[scale, sign](record.size)
 
@@ -362,6 +369,8 @@ def _class_units(structure: Structure, c: int) -> Iterator[str]:
     if record.kind == Kind.LINEAR:
         texts = [f"units {i}, {j}" for i, j in itertools.permutations(range(n), 2)]
         texts += [f"scales {i}, {i + 1}" for i in range(n - 1)]
+    elif record.kind == Kind.CENTRED:
+        texts = [f"contrasts {i}, {j}" for i, j in itertools.combinations(range(n - 1), 2)]
     else:
         texts = [f"units {i}, {j}" for i, j in itertools.combinations(range(n), 2)]
     for block in itertools.product(*map(range, structure.extent(record.base))):

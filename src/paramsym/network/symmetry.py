@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paramsym.errors import ParamsymError, ShapeError
-from paramsym.network.axes import Gain, Kind, Leaf, leaves
+from paramsym.network.axes import Gain, Kind, leaves
 from paramsym.network.element import Element, Structure, Variable
 from paramsym.network.flow import Program, Run, Step, compacted
 from paramsym.network.function import double
@@ -22,8 +22,11 @@ from paramsym.network.motion import (
     Motion,
     along,
     gain_values,
+    in_frame,
     motion_from_dict,
     motion_to_dict,
+    narrowed,
+    over_cells,
 )
 from paramsym.network.spaces import Part, Space, unit_labels
 from paramsym.network.ties import canonical_names, named_state
@@ -404,11 +407,8 @@ class _Act:
         motion = self.sym.motions.get(name)
         if shift is None or motion is None:
             return shift
-        for k, axis in enumerate(motion.axes):
-            for gain, power in axis.frame if isinstance(axis, Leaf) else ():
-                values = gain_values(gain, self._linear)
-                shift = shift * along(values, k, shift.ndim) ** power
-        return shift
+        axes = narrowed(motion, tuple(shift.shape)).axes
+        return over_cells(shift, axes, lambda cell, at: in_frame(cell, at, self._linear))
 
     def _gain(self, step: Step) -> Tensor:
         values = gain_values(Gain(step.attrs["name"], step.attrs["eps"]), self._linear)

@@ -154,13 +154,13 @@ class _Choice:
 
     def _scalar_vectors(self, key: frozenset[int]) -> dict[int, Vector]:
         """What multiplying a class by a number does to every block, for the classes fibred so."""
-        least = Kind.ORTHOGONAL if self.modulus else Kind.LINEAR
+        whole = (Kind.LINEAR, Kind.ORTHOGONAL, Kind.PLANE) if self.modulus else (Kind.LINEAR,)
         found: dict[int, Vector] = {}
         for name, chosen, _ in self.entries:
             for k, leaf in enumerate(chosen):
                 c = leaf.factor
                 record = None if c is None else self.classes[c]
-                if c is None or record is None or record.kind < least:
+                if c is None or record is None or record.kind not in whole:
                     continue
                 if frozenset(record.base) != key:
                     continue

@@ -12,7 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_letters
 
-from paramsym.network.axes import Gain, Kind, Leaf, Tree, branches, frame_plus, picked
+from paramsym.network.axes import (
+    Gain,
+    Kind,
+    Leaf,
+    Tree,
+    branches,
+    frame_plus,
+    is_uniform,
+    picked,
+)
 from paramsym.network.graph import Graph, Ref
 from paramsym.network.solve import Derivation, Op, Pairs
 from paramsym.network.values import NEUTRAL, Cell, Charge, Value
@@ -129,7 +138,7 @@ class _Combination:
             if one.factor is None and one.what == "zero":
                 self.op.engine.swallow(self.op, other)
             elif one.factor is None and other.factor is not None:
-                kind = Kind.PERMUTATION if one.what == "uniform" else Kind.FIXED
+                kind = Kind.CENTRED if one.what == "uniform" else Kind.FIXED
                 factors.lower(other, kind, f"{where} reads it against values that stay")
 
     def charges(self, along: list[Pairs], across: list[Pairs]) -> dict[Cell, Charge]:
@@ -191,7 +200,8 @@ def kept(x: Leaf, y: Leaf) -> Leaf:
 
 def gain_name(engine: Derivation, value: Value) -> str | None:
     """The state name of a vector that every reader multiplies by, else None."""
-    if value.node < 0 or sum(axis.size > 1 for axis in value.axes) != 1:
+    along = [axis for axis in value.axes if axis.size > 1 and not is_uniform(axis)]
+    if value.node < 0 or len(along) != 1:
         return None
     node = engine.graph.nodes[value.node]
     if node.op not in ("parameter", "buffer"):
@@ -206,11 +216,20 @@ def _only_scales(graph: Graph, index: int) -> bool:
             if not _only_scales(graph, user.index):
                 return False
         elif user.op not in ("aten.mul.Tensor", "aten.div.Tensor"):
-            # the weight or the running variance of a normalisation
-            weights = [k for k, arg in enumerate(user.args) if arg == Ref(index)]
-            if "norm" not in user.op or not set(weights) <= {1, 2 if "layer" in user.op else 4, 4}:
+            places = {k for k, arg in enumerate(user.args) if arg == Ref(index)}
+            if not places <= _SCALES.get(user.op, frozenset()):
                 return False
     return True
+
+
+# The arguments of a normalisation that only scale: its weight, its running variance.
+_SCALES = {
+    "aten.batch_norm.default": {1, 4},
+    "aten.instance_norm.default": {1},
+    "aten.group_norm.default": {2},
+    "aten.layer_norm.default": {2},
+    "aten.rms_norm.default": {2},
+}
 
 
 def _flow(

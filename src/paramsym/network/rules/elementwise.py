@@ -9,7 +9,7 @@ from paramsym.network.activations import ActivationFacts, facts_of_op
 from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, is_uniform, leaves, picked
 from paramsym.network.flow import Support
 from paramsym.network.rules import rule
-from paramsym.network.rules.contract import combine, kept
+from paramsym.network.rules.contract import combine, gain_name, kept
 from paramsym.network.rules.pieces import Pieces, image
 from paramsym.network.solve import Op, Pairs, Result
 from paramsym.network.values import Cell, Charge, Value, cells
@@ -65,7 +65,7 @@ def same_leaf(op: Op, x: Leaf, y: Leaf) -> None:
         return
     for one, other in ((x, y), (y, x)):
         if one.factor is None and other.factor is not None and one.what != "zero":
-            kind = Kind.PERMUTATION if one.what == "uniform" else Kind.FIXED
+            kind = Kind.CENTRED if one.what == "uniform" else Kind.FIXED
             factors.lower(other, kind, f"{op.where} adds it to values that stay")
 
 
@@ -217,7 +217,9 @@ def product_of(op: Op, a: Value, b: Value, power: int = 1) -> Value:
         return squared(op, a) if power == 1 else engine.fixed(a.shape, op.node.index)
     rank = max(len(a.axes), len(b.axes))
     a, b = engine.broadcast(a, rank), engine.broadcast(b, rank)
-    if power == 1 and len(varying_of(a)) < len(varying_of(b)):
+    # a gain goes second, and else what varies less
+    first, second = ((gain_name(engine, x) is None, len(varying_of(x))) for x in (a, b))
+    if power == 1 and first < second:
         a, b = b, a
     return combine(op, a, b, [(k, k) for k in range(rank)], power=power)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
-from paramsym.network.axes import Kind, Leaf, leaves
+from paramsym.network.axes import Kind, leaves
 from paramsym.network.charges import ZERO
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
@@ -12,7 +13,7 @@ from paramsym.network.rules.elementwise import add, product_of
 from paramsym.network.rules.layout import view
 from paramsym.network.rules.reduce import squared_norm
 from paramsym.network.solve import Op, Result
-from paramsym.network.values import NEUTRAL, Charge, Value
+from paramsym.network.values import NEUTRAL, Cell, Charge, Value
 
 
 def per_channel(op: Op, vector: Value, like: Value) -> Value:
@@ -78,55 +79,50 @@ def _over_deviation(op: Op, x: Value, variance: Value, eps: float) -> Value:
 
 @rule("aten.layer_norm.default")
 def layer_norm(op: Op) -> Result:
-    """Permutations of the normalised entries, and one sign for all of them."""
+    """``weight * (x - mean) / sqrt(var + eps) + bias`` over the last axes."""
     x, shape, weight, bias, eps = op.args[:5]
     axes = list(range(len(x.axes) - len(shape), len(x.axes)))
-    return affine(op, centred(op, x, axes, eps), weight, bias)
-
-
-def centred(op: Op, x: Value, axes: list[int], eps: float) -> Value:
-    """Mean zero and deviation one along some axes; entry by entry along the others."""
-    engine = op.engine
-    engine.entrywise(x, f"{op.where} divides by a deviation")
-    for k in axes:
-        engine.factors.lower_tree(x.axes[k], Kind.PERMUTATION, f"{op.where} subtracts a mean")
-    engine.flows.wall(x.flow)
-    lost = [leaf for k in axes for leaf in leaves(engine.factors.resolve(x.axes[k]))]
-    return replace(_normalised(op, x, lost, eps), flow=None)
-
-
-def _normalised(op: Op, x: Value, lost: list[Leaf], eps: float) -> Value:
-    """All entries along some axes carry one scale (none unless eps is 0) and one sign."""
-    engine = op.engine
-    charges = {}
-    total: Charge | None = None
-    for cell, charge in x.charges.items():
-        even = engine.along(charge, lost, op.where)
-        if eps > 0:
-            engine.scales.require_zero(even.scale)
-        if total is not None:
-            engine.equal(total, even)
-        total = even
-        charges[cell] = Charge(ZERO, even.sign)
-    return Value(x.axes, charges, node=op.node.index)
+    return affine(op, unit(op, centred(op, x, axes), axes, eps), weight, bias)
 
 
 @rule("aten.rms_norm.default")
 def rms_norm(op: Op) -> Result:
-    """Rotations of the normalised entries."""
+    """``weight * x / sqrt(mean square + eps)`` over the last axes."""
     x, shape, weight, eps = op.args[:4]
     axes = list(range(len(x.axes) - len(shape), len(x.axes)))
+    return affine(op, unit(op, x, axes, 1.0 if eps is None else eps), weight, None)
+
+
+def centred(op: Op, x: Value, axes: list[int]) -> Value:
+    """``x - x.mean(axes)``: rotations that fix the ones, one scale and one sign for all."""
+    engine = op.engine
+    for k in axes:
+        engine.factors.lower_tree(x.axes[k], Kind.CENTRED, f"{op.where} subtracts a mean")
+    engine.flows.wall(x.flow)
+    lost = [leaf for k in axes for leaf in leaves(engine.factors.resolve(x.axes[k]))]
+    charges: dict[Cell, Charge] = {}
+    total: Charge | None = None
+    for cell, charge in x.charges.items():
+        charges[cell] = even = engine.along(charge, lost, op.where)
+        if total is not None:
+            engine.equal(total, even)
+        total = even
+    return Value(x.axes, charges, node=op.node.index)
+
+
+def unit(op: Op, x: Value, axes: list[int], eps: float) -> Value:
+    """``x / sqrt(mean square + eps)`` over some axes: rotations, and scales where eps is 0."""
     square = squared_norm(op, x, axes, keepdim=True)
     for charge in square.charges.values():
-        if eps is None or eps > 0:
+        if eps > 0:
             op.engine.scales.require_zero(charge.scale)
     inverse = {
-        cell: Charge(charge.scale.times(-1) if eps == 0 else ZERO)
+        cell: Charge(charge.scale.times(Fraction(-1, 2)) if eps == 0 else ZERO)
         for cell, charge in square.charges.items()
     }
     root = replace(square, charges=inverse, node=-1)
     still = replace(x, flow=None, expression=None, bias=None)
-    return affine(op, product_of(op, still, root), weight, None)
+    return product_of(op, still, root)
 
 
 @rule("aten.group_norm.default")
@@ -135,7 +131,8 @@ def group_norm(op: Op) -> Result:
     x, groups, weight, bias, eps = op.args[:5]
     n, channels, *pixels = x.shape
     inner = view(op, x, (n, groups, channels // groups, *pixels))
-    y = centred(op, inner, list(range(2, len(inner.axes))), eps)
+    axes = list(range(2, len(inner.axes)))
+    y = unit(op, centred(op, inner, axes), axes, eps)
     y = view(op, y, x.shape)
     weight = None if weight is None else per_channel(op, weight, x)
     return affine(op, y, weight, None if bias is None else per_channel(op, bias, x))
@@ -147,7 +144,8 @@ def instance_norm(op: Op) -> Result:
     x, weight, bias, use_input_stats, eps = op[0], op[1], op[2], op[5], op[7]
     if not use_input_stats:
         return None
-    y = centred(op, x, list(range(2, len(x.axes))), eps)
+    axes = list(range(2, len(x.axes)))
+    y = unit(op, centred(op, x, axes), axes, eps)
     weight = None if weight is None else per_channel(op, weight, x)
     return affine(op, y, weight, None if bias is None else per_channel(op, bias, x))
 

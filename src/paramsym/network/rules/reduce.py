@@ -25,7 +25,7 @@ def axes_of(x: Value, dims: Sequence[int] | int | None) -> list[int]:
 
 @rule("aten.sum.dim_IntList", "aten.sum.default", "aten.mean.dim", "aten.mean.default")
 def sum_rule(op: Op) -> Result:
-    """A sum reads an axis against the vector of ones, which permutations fix."""
+    """A sum reads an axis against the vector of ones, which some rotations fix."""
     x, axes, keepdim = op[0], axes_of(op[0], op[1]), bool(op[2])
     if x.free:
         return op.engine.fixed(op.node.shape or (), op.node.index)
@@ -48,7 +48,7 @@ def summed(
         for axis in axes:
             factor *= x.shape[axis]
     for axis in axes:
-        engine.factors.lower_tree(x.axes[axis], Kind.PERMUTATION, f"{op.where} adds entries up")
+        engine.factors.lower_tree(x.axes[axis], Kind.CENTRED, f"{op.where} adds entries up")
     rest = [k for k in range(len(x.axes)) if k not in axes]
     result = Value(tuple(x.axes[k] for k in rest), node=op.node.index, free=x.free)
     if engine.final:
