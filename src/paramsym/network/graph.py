@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Graph", "Node", "Ref", "references", "renumbered"]
+__all__ = ["Graph", "Node", "Ref", "grouping", "references", "renumbered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,30 @@ def renumbered(argument: Any, place: Mapping[int, int]) -> Any:
     if isinstance(argument, dict):
         return {key: renumbered(item, place) for key, item in argument.items()}
     return argument
+
+
+Groups = list[tuple[list[int], list[int]]]
+
+
+def grouping(before: Sequence[int], after: Sequence[int]) -> Groups:
+    """The finest groups of axes with equal products, as (axes before, axes after)."""
+    groups: Groups = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        ins, outs, left, right = [], [], 1, 1
+        if i < len(before):
+            ins, left, i = [i], before[i], i + 1
+        if j < len(after):
+            outs, right, j = [j], after[j], j + 1
+        while left != right:
+            if left < right and i < len(before):
+                left, ins, i = left * before[i], [*ins, i], i + 1
+            elif j < len(after):
+                right, outs, j = right * after[j], [*outs, j], j + 1
+            else:
+                left, ins, i = left * before[i], [*ins, i], i + 1
+        groups.append((ins, outs))
+    return groups
 
 
 def _show(argument: Any) -> str:

@@ -22,12 +22,12 @@ from paramsym.network.axes import (
     product,
 )
 from paramsym.network.flow import Support
+from paramsym.network.graph import grouping
 from paramsym.network.rules import rule
 from paramsym.network.rules.elementwise import blocks, same_leaf
 from paramsym.network.solve import Op, Pairs, Result
 from paramsym.network.values import Cell, Charge, Value, rekeyed, split_axis
 
-Groups = list[tuple[list[int], list[int]]]
 VIEWS = (
     "aten.view.default",
     "aten.reshape.default",
@@ -70,27 +70,6 @@ def view(op: Op, x: Value, shape: Sequence[int]) -> Value:
     current = replace(x, axes=tuple(engine.factors.resolve(axis) for axis in x.axes))
     result = rekeyed(current, axes) if engine.final else replace(x, axes=tuple(axes))
     return _with_flow(op, x, result, "view", groups=groups)
-
-
-def grouping(before: Sequence[int], after: Sequence[int]) -> Groups:
-    """The finest groups of axes with equal products, as (axes before, axes after)."""
-    groups: Groups = []
-    i = j = 0
-    while i < len(before) or j < len(after):
-        ins, outs, left, right = [], [], 1, 1
-        if i < len(before):
-            ins, left, i = [i], before[i], i + 1
-        if j < len(after):
-            outs, right, j = [j], after[j], j + 1
-        while left != right:
-            if left < right and i < len(before):
-                left, ins, i = left * before[i], [*ins, i], i + 1
-            elif j < len(after):
-                right, outs, j = right * after[j], [*outs, j], j + 1
-            else:
-                left, ins, i = left * before[i], [*ins, i], i + 1
-        groups.append((ins, outs))
-    return groups
 
 
 def _with_flow(op: Op, x: Value, result: Value, kind: str, **attrs: object) -> Value:
