@@ -24,10 +24,12 @@ from paramsym.network.motion import (
     Block,
     IndexClass,
     Motion,
+    bare,
     narrowed,
     over_cells,
     without_frames,
 )
+from paramsym.network.nulls import Null, independent, reading_null, unseen_nulls
 from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
@@ -148,6 +150,9 @@ class _Readout:
         shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
         motions |= {n: shifts[n] for n in unused}
         extents = {n: own.get(n, shapes[n]) for n in shifts}
+        nulls = self._nulls(program, own, motions, classes)
+        for null, motion in nulls:
+            shifts[null.key], extents[null.key] = motion, null.own(shapes[null.name])
         structure = Structure(
             classes,
             scale_basis.variables,
@@ -155,6 +160,7 @@ class _Readout:
             shifts,
             extents,
             self._masks(program, dead),
+            {null.key: null.balanced for null, _ in nulls if null.balanced is not None},
         )
         found = listing(
             structure,
@@ -189,6 +195,7 @@ class _Readout:
             ties(self.model),
             slopes,
             dead,
+            tuple(null for null, _ in nulls),
             branch_only=self.branch_only,
         )
 
@@ -386,30 +393,37 @@ class _Readout:
         }
         return {n: found[n] for n in self.derivation.own if n in found}
 
+    def _nulls(
+        self,
+        program: Program,
+        shifted: Mapping[str, tuple[int, ...]],
+        motions: Mapping[str, Motion],
+        classes: Mapping[int, IndexClass],
+    ) -> list[tuple[Null, Motion]]:
+        """The translations of matrices that nothing reads, with how they are moved."""
+        graph, derivation = self.derivation.graph, self.derivation
+        found: list[Null] = []
+        for node in graph.nodes:
+            if node.op == "parameter" and node.target not in self.frozen:
+                found += unseen_nulls(node.target, derivation.unseen[node.index])
+        for reading in derivation.readings.values():
+            if reading.key in program.free:
+                size = derivation.own[reading.name].shape[reading.axis]
+                found.append(reading_null(reading, size))
+        kept = independent(found, shifted, motions, classes)
+        moved = ((null, null.motion(motions)) for null in kept)
+        return [(null, motion) for null, motion in moved if motion is not None]
+
     def _bare(self, name: str, motions: Mapping[str, Motion]) -> Motion:
         """How a translation of a bias is moved, in the frame in which its axis is rotated.
 
         There the gains do not show, except that what scales the bias may scale the gain as well.
         """
         motion = motions[name]
-        blocks = dict(motion.blocks)
+        blocks = {}
         for chosen in cells(motion.axes):
             cell = frozenset(leaf.slot for leaf in chosen)
-            scale, sign = blocks.get(cell, Block())
-            for leaf in chosen:
-                for gain, power in leaf.frame:
-                    own = motions.get(gain.name)
-                    if own is None or gain.eps is not None:
-                        continue
-                    (inner,) = (x for axis in own.axes for x in leaves(axis) if x.size > 1)
-                    of_gain = own.blocks.get(
-                        frozenset(x.slot for axis in own.axes for x in leaves(axis)), Block()
-                    )
-                    names = {inner.slot: leaf.slot}
-                    scale = scale.plus(of_gain.scale.rename(names), -power)
-                    sign = sign.plus(of_gain.sign.rename(names), power)
-            sign = Form({term: c % 2 for term, c in sign.terms.items() if c % 2})
-            blocks[cell] = Block(scale, sign)
+            blocks[cell] = bare(motion.blocks.get(cell, Block()), chosen, motions)
         axes = tuple(without_frames(axis) for axis in motion.axes)
         return Motion(axes, {c: b for c, b in blocks.items() if any(b)})
 

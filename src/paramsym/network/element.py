@@ -54,8 +54,8 @@ class Structure:
     """Everything that says what an element consists of.
 
     `shifts` holds for every tensor that is translated freely how a translation of it is moved by
-    the rest of an element, `shapes` the shape of that translation, and `masks` which of its entries
-    are free (all, where it has none).
+    the rest of an element, `shapes` the shape of that translation, `masks` which of its entries
+    are free (all, where it has none), and `balanced` an axis along which they add up to zero.
     """
 
     classes: Mapping[int, IndexClass]
@@ -64,6 +64,7 @@ class Structure:
     shifts: Mapping[str, Motion]
     shapes: Mapping[str, tuple[int, ...]]
     masks: Mapping[str, Tensor] = field(default_factory=dict)
+    balanced: Mapping[str, int] = field(default_factory=dict)
 
     # sizes --------------------------------------------------------------------------------------
 
@@ -84,7 +85,12 @@ class Structure:
     def shift_dim(self, name: str) -> int:
         """How many entries of a tensor are translated freely."""
         mask = self.masks.get(name)
-        return math.prod(self.shapes[name]) if mask is None else int(mask.sum())
+        return math.prod(self._free_shape(name)) if mask is None else int(mask.sum())
+
+    def _free_shape(self, name: str) -> tuple[int, ...]:
+        """The shape of the coefficients: one fewer along an axis that adds up to zero."""
+        lost = self.balanced.get(name)
+        return tuple(n - (k == lost) for k, n in enumerate(self.shapes[name]))
 
     @property
     def dim(self) -> int:
@@ -264,7 +270,9 @@ class Structure:
     def _spread(self, name: str, coefficients: Tensor) -> Tensor:
         shape, mask = self.shapes[name], self.masks.get(name)
         if mask is None:
-            return coefficients.reshape(shape)
+            free = coefficients.reshape(self._free_shape(name))
+            lost = self.balanced.get(name)
+            return free if lost is None else torch.cat([free, -free.sum(lost, True)], lost)
         padded = torch.cat([coefficients, coefficients.new_zeros(1)])
         place = torch.where(mask.flatten(), mask.flatten().cumsum(0) - 1, len(coefficients))
         return padded[place].reshape(shape)

@@ -114,10 +114,37 @@ class Flows:
         attrs = {"key": key, "name": name, "own": list(own), "places": places}
         return self.add("source", (), shape, support, **attrs)
 
+    def tensor_of(self, step: int) -> str:
+        """The tensor that a chain of layout steps starts from."""
+        found = self.steps[step]
+        if found.kind == "tensor":
+            return str(found.attrs["name"])
+        return self.tensor_of(found.inputs[0])
+
+    def replayed(self, chain: int, start: int) -> int:
+        """The layout steps of a chain applied to another start of the same shape."""
+        step = self.steps[chain]
+        if step.kind == "tensor":
+            return start
+        before = self.replayed(step.inputs[0], start)
+        support = moved_support(self.steps[before].support, step)
+        return self.add(step.kind, (before,), step.shape, support, **step.attrs)
+
     def wall(self, step: int | None) -> None:
         """Require that the shift vanishes here."""
         if step is not None and step not in self.walls:
             self.walls.append(step)
+
+
+def moved_support(support: Support, step: Step) -> Support:
+    """The axes along which a shift varies after a layout step."""
+    if step.kind == "permute":
+        return frozenset(k for k, d in enumerate(step.attrs["dims"]) if d in support)
+    if step.kind == "view":
+        groups = step.attrs["groups"]
+        outs = (o for ins, outs in groups if support & set(ins) for o in outs)
+        return frozenset(o for o in outs if step.shape[o] > 1)
+    return support
 
 
 @dataclass(frozen=True)

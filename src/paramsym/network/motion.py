@@ -133,6 +133,24 @@ def in_frame(cell: Tensor, chosen: Sequence[Leaf], read: Read, sign: int = 1) ->
     return cell
 
 
+def bare(block: Block, chosen: Sequence[Leaf], motions: Mapping[str, Motion]) -> Block:
+    """What multiplies a block in the frames of its leaves, where gains do not show.
+
+    What scales the block may scale the gains in front of it as well.
+    """
+    scale, sign = block
+    for leaf in chosen:
+        for gain, power in ordered(leaf.frame):
+            own = motions.get(gain.name)
+            if own is None or gain.eps is not None:
+                continue
+            (inner,) = (x for axis in own.axes for x in leaves(axis) if x.size > 1)
+            its = own.blocks.get(frozenset(x.slot for a in own.axes for x in leaves(a)), Block())
+            scale = scale.plus(its.scale.rename({inner.slot: leaf.slot}), -power)
+            sign = sign.plus(its.sign.rename({inner.slot: leaf.slot}), power)
+    return Block(scale, Form({term: c % 2 for term, c in sign.terms.items() if c % 2}))
+
+
 def along(vector: Tensor, dim: int, rank: int) -> Tensor:
     """A vector laid along one dimension of a tensor of the given rank."""
     return vector.reshape([-1 if k == dim else 1 for k in range(rank)])

@@ -29,7 +29,9 @@ from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Support
 from paramsym.network.graph import Graph, Node, Ref
 from paramsym.network.settle import Settlement, settle
+from paramsym.network.sums import Reading, Sums
 from paramsym.network.tracing.operations import overload_of
+from paramsym.network.unseen import Unseen
 from paramsym.network.values import (
     NEUTRAL,
     Cell,
@@ -121,6 +123,9 @@ class Derivation:
         self.pinned = pinned
         self.outputs = tuple(graph.outputs if outputs is None else outputs)
         self.patterns = patterns or {}
+        self.unseen = Unseen(graph, self.outputs)
+        self.sums = Sums(graph)
+        self.readings = self.sums.readings()
         self.factors = Factors(name_singles=bool(patterns))
         self.trees: dict[str, tuple[Tree, ...]] = {}
         self.attached: dict[int, str] = {}
@@ -204,6 +209,7 @@ class Derivation:
         self.tracked = {}
         self.slopes = {}
         self.constants = {}
+        self.read_sources: dict[str, int] = {}
 
     def _closed(self, slots: Iterable[Slot]) -> tuple[Slot, ...]:
         """The slots that can index a variable together, in a fixed order."""
@@ -219,13 +225,23 @@ class Derivation:
         self._reset()
         for node in self.graph.nodes:
             value = self._value(node)
-            self.values[node.index] = value
             if isinstance(value, Value):
+                value = self._without_unseen(value, node)
                 self._notice(value)
+            self.values[node.index] = value
         for index in self.outputs:
             value = self.values[index]
             if isinstance(value, Value):
                 self.pin(value, "the model returns it")
+
+    def _without_unseen(self, value: Value, node: Node) -> Value:
+        """The value without a shift that no output notices."""
+        if value.flow is None:
+            return value
+        support = self.flows.steps[value.flow].support
+        plain = (d for d in self.unseen[node.index] if not any(x.frame for x in d.axes.values()))
+        unseen = any(support.isdisjoint(d.axes) for d in plain)
+        return replace(value, flow=None) if unseen else value
 
     def _notice(self, value: Value) -> None:
         """A factor may be fibred only over index sets that every tensor it occurs in has.
@@ -334,6 +350,15 @@ class Derivation:
         alone = len(self.graph.users(node.index)) == 1 and node.op == "parameter"
         bias = name if alone and name not in self.pinned else None
         return replace(value, expression=step, bias=bias)
+
+    def reading_source(self, reading: Reading) -> int:
+        """The move of a parameter along the inverse of the gains that it is read through."""
+        if reading.key not in self.read_sources:
+            shape = self.own[reading.name].shape
+            own = tuple(1 if k == reading.axis else n for k, n in enumerate(shape))
+            support = frozenset(k for k, n in enumerate(own) if n > 1)
+            self.read_sources[reading.key] = self.flows.source(reading.key, own, shape, support)
+        return self.read_sources[reading.key]
 
     def _fresh_charges(self, value: Value, name: str, moves: bool) -> dict[Cell, Charge]:
         charges: dict[Cell, Charge] = {}

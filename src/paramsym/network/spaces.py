@@ -233,7 +233,7 @@ class _Lister:
         """A free bias along exactly this class."""
         if self.structure.classes[c].base:
             return None
-        for name in self.structure.shifts:
+        for name in (n for n in self.structure.shifts if n in self.motions):
             present = [leaf for axis in self.motions[name].axes for leaf in leaves(axis)]
             along = [leaf for leaf in present if leaf.size > 1]
             if [leaf.factor for leaf in along] == [c] and name not in self.structure.masks:

@@ -28,6 +28,7 @@ from paramsym.network.motion import (
     narrowed,
     over_cells,
 )
+from paramsym.network.nulls import Null
 from paramsym.network.spaces import Part, Space, unit_labels
 from paramsym.network.ties import canonical_names, named_state
 
@@ -61,6 +62,7 @@ class Symmetry:
     aliases: Mapping[str, tuple[str, ...]]
     slopes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     dead: Mapping[str, Tensor] = field(default_factory=dict)
+    nulls: tuple[Null, ...] = ()
     outputs: tuple[int, ...] | None = None
     branch_only: bool = False
     local: bool = False
@@ -218,7 +220,8 @@ class Symmetry:
         """Every tensor that some element moves."""
         moved = [n for n, m in self.motions.items() if not m.is_still(self.structure.classes)]
         shifted = [*self.structure.shifts, *self.program.sources, *self.program.tracked]
-        return tuple(dict.fromkeys([*moved, *shifted]))
+        own = {null.key: null.name for null in self.nulls}
+        return tuple(dict.fromkeys(own.get(name, name) for name in [*moved, *shifted]))
 
     # data ---------------------------------------------------------------------------------------
 
@@ -256,6 +259,8 @@ class Symmetry:
             "parameters": list(self.parameters),
             "aliases": {n: list(names) for n, names in self.aliases.items()},
             "slopes": {n: list(pair) for n, pair in self.slopes.items()},
+            "balanced": dict(structure.balanced),
+            "nulls": [null.to_dict() for null in self.nulls],
             "dead": {n: m.tolist() for n, m in self.dead.items()},
             "outputs": None if self.outputs is None else list(self.outputs),
             "branch_only": self.branch_only,
@@ -284,6 +289,7 @@ class Symmetry:
             {n: motion_from_dict(m) for n, m in data["shifts"].items()},
             {n: tuple(shape) for n, shape in data["shift_shapes"].items()},
             {n: torch.tensor(m, dtype=torch.bool) for n, m in data["masks"].items()},
+            data["balanced"],
         )
         return cls(
             structure,
@@ -298,6 +304,7 @@ class Symmetry:
             {n: tuple(names) for n, names in data["aliases"].items()},
             {n: tuple(pair) for n, pair in data["slopes"].items()},
             {n: torch.tensor(m, dtype=torch.bool) for n, m in data["dead"].items()},
+            tuple(Null.from_dict(null) for null in data["nulls"]),
             None if data["outputs"] is None else tuple(data["outputs"]),
             data["branch_only"],
             data["local"],
@@ -369,6 +376,7 @@ class _Act:
 
     def _final(self, name: str) -> Tensor:
         program, moved = self.sym.program, self._linear(name)
+        moved = self._with_nulls(name, moved, read=True)
         if name in program.tracked:
             shift = self._run.tracked(name)
         elif name in program.sources:
@@ -378,13 +386,28 @@ class _Act:
         if name in self.sym.dead:
             other = torch.zeros_like(moved) if shift is None else shift.expand(moved.shape)
             shift = torch.where(self.sym.dead[name], self.g.shifts[name], other)
+        moved = self._with_nulls(name, moved, read=False)
         if shift is None:
             return moved
         return moved + (shift if shift.ndim == moved.ndim else shift.flatten())
 
     @cached_property
     def _run(self) -> Run:
-        return Run(self.sym.program, self._linear, self._shift, self._constant, self._gain)
+        return Run(self.sym.program, self._read, self._shift, self._constant, self._gain)
+
+    def _read(self, name: str) -> Tensor:
+        """The tensor that shifts meet: moved, and moved along what its readers make nothing of."""
+        return self._with_nulls(name, self._linear(name), read=True)
+
+    def _with_nulls(self, name: str, moved: Tensor, *, read: bool) -> Tensor:
+        for null in self.sym.nulls:
+            if null.name == name and null.read == read:
+                moved = moved + self._null(null)
+        return moved
+
+    def _null(self, null: Null) -> Tensor:
+        motion = self.sym.motions[null.name]
+        return null.spread(self.g.shifts[null.key], motion, self._linear)
 
     def _linear(self, name: str) -> Tensor:
         """The tensor moved by everything but translations."""
@@ -404,6 +427,9 @@ class _Act:
     def _shift(self, name: str) -> Tensor | None:
         """The free translation of a bias, in the frame in which its axis is rotated."""
         shift = self.g.shifts.get(name)
+        for null in self.sym.nulls:
+            if null.key == name and shift is not None:
+                return null.lifted(shift, self.sym.motions[null.name], self._linear)
         motion = self.sym.motions.get(name)
         if shift is None or motion is None:
             return shift

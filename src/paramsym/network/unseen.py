@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from paramsym.network.axes import PLAIN, Frame, Gain, frame_plus
 from paramsym.network.graph import Graph, Node, Ref, grouping
+from paramsym.network.idioms import centred_axes, vector_name
 
 # More alternatives than this at one node are not followed: the ones found first are enough.
 MOST = 4
@@ -128,19 +129,15 @@ class Unseen:
 
     def _centring(self, node: Node, users: Sequence[Node]) -> _Centring | None:
         """The readers that together subtract the node's own mean from it."""
-        for mean in users:
-            if mean.op != "aten.mean.dim":
+        for user in users:
+            axes = centred_axes(self.graph, user)
+            if axes is None:
                 continue
-            readers = {self.graph.nodes[k] for k in self.graph.users(mean.index)}
-            own = {
-                reader.index
-                for reader in readers
-                if reader.op == "aten.sub.Tensor"
-                and reader.args[:2] == (Ref(node.index), Ref(mean.index))
-            }
-            if mean.args[2] and len(own) == len(readers) and node.shape and readers:
-                direction = _uniform(node.shape, [d % len(node.shape) for d in mean.args[1]])
-                return _Centring(frozenset(own | {mean.index}), direction)
+            mean = user.args[1].index
+            readers = self.graph.users(mean)
+            if all(centred_axes(self.graph, self.graph.nodes[k]) == axes for k in readers):
+                direction = _uniform(node.shape or (), axes)
+                return _Centring(frozenset({mean, *readers}), direction)
         return None
 
 
@@ -281,7 +278,7 @@ def _scaled(graph: Graph, node: Node, place: int, after: Directions) -> Directio
         return _broadcast(graph, node, place, after)
     shape, out = _shape(graph, node, 1 - place), node.shape or ()
     varying = {k + len(out) - len(shape) for k, n in enumerate(shape) if n > 1}
-    gain = _gain(graph, other.index)
+    gain = vector_name(graph, other.index)
     found = []
     for direction in after:
         met = varying & direction.axes.keys()
@@ -293,15 +290,6 @@ def _scaled(graph: Graph, node: Node, place: int, after: Directions) -> Directio
             axes[axis] = Along(inner, frame_plus(frame, frozenset({(Gain(gain or ""), 1)}), -power))
         found.append(Direction(axes))
     return _broadcast(graph, node, place, tuple(found))
-
-
-def _gain(graph: Graph, index: int) -> str | None:
-    """The parameter that a node is, but for axes of size one."""
-    node = graph.nodes[index]
-    if node.op in ("aten.view.default", "aten.unsqueeze.default"):
-        return _gain(graph, node.args[0].index)
-    one = sum(n > 1 for n in node.shape or ()) == 1
-    return node.target if node.op == "parameter" and one else None
 
 
 @_pull("aten.permute.default")

@@ -24,4 +24,4 @@ def attention(op: Op) -> Result:
     weights = matmul(scores, query, key)
     engine.entrywise(weights, f"{op.where} is not linear in its scores")
     engine.still(weights)
-    return matmul(op, Value(weights.axes, node=op.node.index), value)
+    return matmul(op, Value(weights.axes, node=op.node.index), value, means=True)

@@ -38,15 +38,19 @@ def combine(
     contract: AxisPairs = (),
     power: int = 1,
     eps: float | None = None,
+    *,
+    means: bool = False,
 ) -> Value:
     """The product of ``a`` and ``b`` to a power: shared along ``batch``, summed along ``contract``.
 
     The result has the batch axes, then what is left of ``a``, then what is left of ``b``. With
-    ``eps`` the second factor is the buffer ``sqrt(b + eps)``.
+    ``eps`` the second factor is the buffer ``sqrt(b + eps)``. With ``means`` the entries of ``a``
+    add up to one along the axis that is summed.
     """
     engine = op.engine
     b = engine.apart(a, b)
-    flow = _flow(op, a, b, batch, contract, power, eps)
+    mean = means and b.flow is not None and _passes_means(op, a, b, batch, contract)
+    flow = _mean_flow(op, a, b) if mean else _flow(op, a, b, batch, contract, power, eps)
     matched = engine.matched(a, b, [*batch, *contract])
     if matched is None:
         shape = _Combination(op, a, b, tuple(batch), tuple(contract), power, eps).shape()
@@ -260,6 +264,21 @@ def _flow(
         return engine.flows.add("gain", (moved.flow or 0,), step.shape, step.support, **attrs)
     engine.flows.wall(moved.flow)
     return None
+
+
+def _passes_means(op: Op, a: Value, b: Value, batch: AxisPairs, contract: AxisPairs) -> bool:
+    """Whether ``a @ b`` hands a shift of ``b`` on: it does not vary along what is summed."""
+    rank = len(b.axes)
+    product_ = list(batch) == [(k, k) for k in range(rank - 2)]
+    matrices = product_ and list(contract) == [(rank - 1, rank - 2)] and a.flow is None
+    return matrices and rank - 2 not in op.engine.flows.steps[b.flow or 0].support
+
+
+def _mean_flow(op: Op, a: Value, b: Value) -> int:
+    """The mean of a shift that is the same everywhere."""
+    flows = op.engine.flows
+    support = flows.steps[b.flow or 0].support
+    return flows.add("broadcast", (b.flow or 0,), (*a.shape[:-1], b.shape[-1]), support)
 
 
 def _contracted_flow(op: Op, a: Value, b: Value, batch: AxisPairs, contract: AxisPairs) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
 from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, is_uniform, leaves, picked
 from paramsym.network.flow import Support
+from paramsym.network.idioms import centred_axes
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine, gain_name, kept
 from paramsym.network.rules.pieces import Pieces, image
@@ -20,8 +22,28 @@ from paramsym.network.values import Cell, Charge, Value, cells
 @rule("aten.add.Tensor", "aten.sub.Tensor")
 def add_rule(op: Op) -> Result:
     """Both terms carry the same element; a constant is shifted back by a bias, or fixes it."""
+    axes = centred_axes(op.engine.graph, op.node)
+    if axes is not None:
+        return centred(op, op[0], axes)
     sign = -1.0 if op.name == "sub" else 1.0
     return add(op, as_value(op, op[0]), as_value(op, op[1]), sign)
+
+
+def centred(op: Op, x: Value, axes: Sequence[int]) -> Value:
+    """``x - x.mean(axes)``: rotations that fix the ones, one scale and one sign for all."""
+    engine = op.engine
+    for k in axes:
+        engine.factors.lower_tree(x.axes[k], Kind.CENTRED, f"{op.where} subtracts a mean")
+    engine.flows.wall(x.flow)
+    lost = [leaf for k in axes for leaf in leaves(engine.factors.resolve(x.axes[k]))]
+    charges: dict[Cell, Charge] = {}
+    total: Charge | None = None
+    for cell, charge in x.charges.items():
+        charges[cell] = even = engine.along(charge, lost, op.where)
+        if total is not None:
+            engine.equal(total, even)
+        total = even
+    return Value(x.axes, charges, node=op.node.index)
 
 
 def as_value(op: Op, item: Any) -> Value:

@@ -21,7 +21,7 @@ from paramsym.network.axes import (
     picked,
     product,
 )
-from paramsym.network.flow import Support
+from paramsym.network.flow import Step, moved_support
 from paramsym.network.graph import grouping
 from paramsym.network.rules import rule
 from paramsym.network.rules.elementwise import blocks, same_leaf
@@ -77,7 +77,8 @@ def _with_flow(op: Op, x: Value, result: Value, kind: str, **attrs: object) -> V
     flows, shape = op.engine.flows, result.shape
     flow = expression = None
     if x.flow is not None:
-        support = _support_after(flows.steps[x.flow].support, kind, shape, attrs)
+        step = Step(kind, (x.flow,), shape, frozenset(), attrs)
+        support = moved_support(flows.steps[x.flow].support, step)
         flow = flows.add(kind, (x.flow,), shape, support, **attrs)
     if x.expression is not None:
         everywhere = frozenset(range(len(shape)))
@@ -91,18 +92,6 @@ def _with_flow(op: Op, x: Value, result: Value, kind: str, **attrs: object) -> V
         expression=expression,
         bias=bias,
     )
-
-
-def _support_after(
-    support: Support, kind: str, shape: tuple[int, ...], attrs: dict[str, object]
-) -> Support:
-    if kind == "permute":
-        dims = attrs["dims"]
-        assert isinstance(dims, list)
-        return frozenset(k for k, d in enumerate(dims) if d in support)
-    groups = attrs["groups"]
-    assert isinstance(groups, list)
-    return frozenset(o for ins, outs in groups if support & set(ins) for o in outs if shape[o] > 1)
 
 
 @rule("aten.permute.default")

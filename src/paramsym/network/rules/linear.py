@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from paramsym.network.axes import Frame, ordered
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
 from paramsym.network.rules.elementwise import add
@@ -18,24 +19,31 @@ def linear(op: Op) -> Result:
     """``x W^T + b``: the input meets the dual of W's second axis, the output is W's first."""
     x, weight, bias = op[0], op[1], op[2]
     y = combine(op, x, weight, contract=[(len(x.axes) - 1, 1)])
+    y = with_reading(op, y, weight, 1)
     return y if bias is None else add(op, y, bias)
 
 
 @rule("aten.matmul.default")
 def matmul_rule(op: Op) -> Result:
     """Contracts the last axis of one with the last but one of the other."""
-    return matmul(op, op[0], op[1])
+    total = op.engine.sums.of(op.node.args[0])
+    means = total is not None and total.number == 1.0 and total.axis == len(op[0].axes) - 1
+    y = matmul(op, op[0], op[1], means=means)
+    return with_reading(op, y, op[1], 0) if len(op[1].axes) == 2 else y
 
 
-def matmul(op: Op, a: Value, b: Value) -> Value:
-    """``a @ b`` with broadcast batch axes; vectors are read as a row and as a column."""
+def matmul(op: Op, a: Value, b: Value, *, means: bool = False) -> Value:
+    """``a @ b`` with broadcast batch axes; vectors are read as a row and as a column.
+
+    With ``means`` the rows of ``a`` add up to one.
+    """
     shape = op.node.shape or ()
     rows = a if len(a.axes) > 1 else view(op, a, (1, *a.shape))
     columns = b if len(b.axes) > 1 else view(op, b, (*b.shape, 1))
     rank = max(len(rows.axes), len(columns.axes))
     rows, columns = op.engine.broadcast(rows, rank), op.engine.broadcast(columns, rank)
     batch = [(k, k) for k in range(rank - 2)]
-    product = combine(op, rows, columns, batch, [(rank - 1, rank - 2)])
+    product = combine(op, rows, columns, batch, [(rank - 1, rank - 2)], means=means)
     return product if product.shape == shape else view(op, product, shape)
 
 
@@ -92,3 +100,44 @@ def embedding(op: Op) -> Result:
     last = frozenset({len(shape) - 1})
     flow = op.engine.flows.source(weight.bias, (1, weight.shape[1]), shape, last)
     return replace(y, flow=flow)
+
+
+# readings -----------------------------------------------------------------------------------------
+
+
+def with_reading(op: Op, y: Value, weight: Value, axis: int) -> Value:
+    """The product with what a move of the weight along the inverse gains adds to it.
+
+    Against ``x`` with ``sum_i x_i / gamma_i = sum_i beta_i / gamma_i`` the move ``u / gamma`` adds
+    ``u`` times that sum: nothing, or a constant that a bias takes back.
+    """
+    engine, total = op.engine, op.engine.sums.of(op.node.args[0])
+    flows, expression = engine.flows, weight.expression
+    reading = None if expression is None else engine.readings.get(flows.tensor_of(expression))
+    if reading is None or total is None or expression is None:
+        return y
+    source = engine.reading_source(reading)
+    if not total.offsets:
+        return y
+    moved = flows.replayed(expression, source)
+    out = (y.shape[-1],)
+    equation = "ab,b->a" if axis == 1 else "ab,a->b"
+    inputs = [] if y.flow is None else [y.flow]
+    for name in total.offsets:
+        offset = _over_gains(op, name, total.frame)
+        step = flows.add("einsum", (moved, offset), out, frozenset({0}), equation=equation)
+        inputs.append(step)
+    support = frozenset({len(y.axes) - 1})
+    support |= flows.steps[y.flow].support if y.flow is not None else frozenset()
+    flow = flows.add("sum", tuple(inputs), y.shape, support, factors=[1.0] * len(inputs))
+    return replace(y, flow=flow)
+
+
+def _over_gains(op: Op, name: str, frame: Frame) -> int:
+    """A vector of the model divided by gains, as a step."""
+    flows, shape, whole = op.engine.flows, op.engine.own[name].shape, frozenset({0})
+    step = flows.add("tensor", (), shape, whole, name=name)
+    for gain, power in ordered(frame):
+        attrs = {"name": gain.name, "eps": gain.eps, "axis": 0, "power": -power}
+        step = flows.add("gain", (step,), shape, whole, **attrs)
+    return step

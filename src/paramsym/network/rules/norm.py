@@ -9,11 +9,11 @@ from paramsym.network.axes import Kind, leaves
 from paramsym.network.charges import ZERO
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
-from paramsym.network.rules.elementwise import add, product_of
+from paramsym.network.rules.elementwise import add, centred, product_of
 from paramsym.network.rules.layout import view
 from paramsym.network.rules.reduce import squared_norm
 from paramsym.network.solve import Op, Result
-from paramsym.network.values import NEUTRAL, Cell, Charge, Value
+from paramsym.network.values import NEUTRAL, Charge, Value
 
 
 def per_channel(op: Op, vector: Value, like: Value) -> Value:
@@ -93,23 +93,6 @@ def rms_norm(op: Op) -> Result:
     return affine(op, unit(op, x, axes, 1.0 if eps is None else eps), weight, None)
 
 
-def centred(op: Op, x: Value, axes: list[int]) -> Value:
-    """``x - x.mean(axes)``: rotations that fix the ones, one scale and one sign for all."""
-    engine = op.engine
-    for k in axes:
-        engine.factors.lower_tree(x.axes[k], Kind.CENTRED, f"{op.where} subtracts a mean")
-    engine.flows.wall(x.flow)
-    lost = [leaf for k in axes for leaf in leaves(engine.factors.resolve(x.axes[k]))]
-    charges: dict[Cell, Charge] = {}
-    total: Charge | None = None
-    for cell, charge in x.charges.items():
-        charges[cell] = even = engine.along(charge, lost, op.where)
-        if total is not None:
-            engine.equal(total, even)
-        total = even
-    return Value(x.axes, charges, node=op.node.index)
-
-
 def unit(op: Op, x: Value, axes: list[int], eps: float) -> Value:
     """``x / sqrt(mean square + eps)`` over some axes: rotations, and scales where eps is 0."""
     square = squared_norm(op, x, axes, keepdim=True)
@@ -152,15 +135,9 @@ def instance_norm(op: Op) -> Result:
 
 @rule("aten.softmax.int", "aten.log_softmax.int")
 def softmax(op: Op) -> Result:
-    """Permutations pass; a shift that is the same for all entries of a row vanishes."""
-    x, axis = op[0], op[1]
+    """Permutations pass, and nothing else."""
+    x = op[0]
     engine = op.engine
     engine.entrywise(x, f"{op.where} is not linear")
-    engine.still(_without_common_shift(op, x, axis))
+    engine.still(x)
     return Value(x.axes, dict.fromkeys(x.charges, NEUTRAL), node=op.node.index)
-
-
-def _without_common_shift(op: Op, x: Value, axis: int) -> Value:
-    if x.flow is not None and axis not in op.engine.flows.steps[x.flow].support:
-        return replace(x, flow=None)
-    return x

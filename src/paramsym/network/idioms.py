@@ -1,0 +1,63 @@
+"""Shapes in the graph that say more than their operations one by one."""
+
+from __future__ import annotations
+
+from paramsym.network.graph import Graph, Node, Ref, grouping
+
+_VIEWS = (
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten._unsafe_view.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.dims",
+)
+# What shows a parameter in another shape.
+LAYOUT = (*_VIEWS, "aten.permute.default", "aten.slice.Tensor")
+
+
+def centred_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
+    """The axes over which a node subtracts its argument's own mean: ``x - x.mean(axes, True)``.
+
+    >>> import torch
+    >>> from paramsym.network.trace import trace
+    >>> class Centre(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.weight = torch.nn.Parameter(torch.ones(2, 3))
+    ...
+    ...     def forward(self, x):
+    ...         return self.weight - self.weight.mean(-1, keepdim=True)
+    >>> graph = trace(Centre(), torch.zeros(1))
+    >>> centred_axes(graph, graph.nodes[graph.outputs[0]])
+    (1,)
+    """
+    if node.op != "aten.sub.Tensor" or not all(isinstance(arg, Ref) for arg in node.args[:2]):
+        return None
+    whole, mean = (graph.nodes[arg.index] for arg in node.args[:2])
+    if mean.op != "aten.mean.dim" or mean.args[0] != Ref(whole.index) or not mean.args[2]:
+        return None
+    rank = len(whole.shape or ())
+    return tuple(sorted(d % rank for d in mean.args[1]))
+
+
+def vector_name(graph: Graph, index: int) -> str | None:
+    """The parameter that a node is, if that is a vector, axes of size one aside."""
+    node = graph.nodes[index]
+    if node.op in _VIEWS:
+        return vector_name(graph, node.args[0].index)
+    one = sum(n > 1 for n in node.shape or ()) == 1
+    return node.target if node.op == "parameter" and one else None
+
+
+def axis_before(graph: Graph, node: Node, axis: int) -> int | None:
+    """The axis that an axis of a layout operation was before it; None where it is another one."""
+    if node.op == "aten.permute.default":
+        return int(node.args[1][axis])
+    before, after = graph.nodes[node.args[0].index].shape or (), node.shape or ()
+    if node.op == "aten.slice.Tensor":
+        return None if node.args[1] % len(after) == axis else axis
+    for ins, outs in grouping(before, after):
+        if axis in outs:
+            long = [k for k in ins if before[k] > 1]
+            return long[0] if len(long) == 1 and before[long[0]] == after[axis] else None
+    return None

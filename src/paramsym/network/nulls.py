@@ -1,0 +1,189 @@
+"""Translations of whole matrices along directions that nothing reads.
+
+A null adds ``u x d`` to a parameter: ``u`` is free, ``d`` lies along some of its axes, uniform
+there, or over blocks, or a product of gains. Two nulls of one parameter, or a null and the free
+shift of a bias, may share such a product; the later one then has entries that add up to zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from paramsym.network.axes import Gain, Kind, Leaf, Product, Tree, leaves, ordered
+from paramsym.network.motion import (
+    Block,
+    IndexClass,
+    Motion,
+    Read,
+    bare,
+    in_frame,
+    over_cells,
+    without_frames,
+)
+from paramsym.network.sums import Reading
+from paramsym.network.unseen import Along, Direction
+from paramsym.network.values import cells
+
+
+@dataclass(frozen=True)
+class Null:
+    """A free translation ``key`` of the parameter ``name`` along ``axes`` (see ``Along``).
+
+    ``balanced`` is an axis along which the entries of ``u`` add up to zero (None: they are free).
+    With ``read`` the direction is one that every reader of the parameter makes nothing of, up to a
+    constant; without, one in which no output sees what the parameter writes.
+    """
+
+    key: str
+    name: str
+    axes: Mapping[int, Along]
+    balanced: int | None = None
+    read: bool = False
+
+    def own(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of u."""
+        return tuple(n // self.axes[k].inner if k in self.axes else n for k, n in enumerate(shape))
+
+    def lifted(self, u: Tensor, motion: Motion, gains: Read) -> Tensor:
+        """``u`` out of the frames in which its axes are rotated."""
+        axes = [
+            Leaf(n, -1 - k) if k in self.axes else axis
+            for k, (n, axis) in enumerate(zip(u.shape, motion.axes, strict=True))
+        ]
+        return over_cells(u, axes, lambda cell, at: in_frame(cell, at, gains))
+
+    def spread(self, u: Tensor, motion: Motion, gains: Read) -> Tensor:
+        """``u x d`` in the shape of the parameter, for gains as they are now."""
+        moved = self.lifted(u, motion, gains)
+        for k, along in self.axes.items():
+            moved = moved.repeat_interleave(along.inner, k)
+        directions = [
+            Leaf(n, -1 - k, frame=self.axes[k].frame) if k in self.axes else Leaf(n, -1 - k)
+            for k, n in enumerate(moved.shape)
+        ]
+        return in_frame(moved, directions, gains)
+
+    def motion(self, motions: Mapping[str, Motion]) -> Motion | None:
+        """How ``u`` is moved by the rest of an element; None where that is not known."""
+        whole = motions[self.name]
+        axes: list[Tree] = []
+        for k, axis in enumerate(whole.axes):
+            short = _shortened(axis, self.axes[k].inner) if k in self.axes else axis
+            if short is None:
+                return None
+            axes.append(without_frames(short))
+        kept = {leaf.slot for axis in axes for leaf in leaves(axis)}
+        blocks: dict[frozenset[int], Block] = {}
+        for chosen in cells(whole.axes):
+            cell = frozenset(leaf.slot for leaf in chosen)
+            block = bare(whole.blocks.get(cell, Block()), self._framed(chosen), motions)
+            tied = not block.scale.slots() | block.sign.slots() <= kept
+            if tied or cell & kept in blocks:
+                return None
+            blocks[cell & kept] = block
+        return Motion(tuple(axes), {cell: block for cell, block in blocks.items() if any(block)})
+
+    def _framed(self, chosen: Sequence[Leaf]) -> list[Leaf]:
+        """The leaves with the gains of the direction on the axes where it lies."""
+        return [
+            replace(leaf, frame=self.axes[leaf.axis].frame) if leaf.axis in self.axes else leaf
+            for leaf in chosen
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        axes = [
+            [k, along.inner, [[gain.name, gain.eps, p] for gain, p in ordered(along.frame)]]
+            for k, along in sorted(self.axes.items())
+        ]
+        return {**vars(self), "axes": axes}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Null:
+        """The null that ``to_dict`` wrote."""
+        axes = {
+            k: Along(inner, frozenset((Gain(name, eps), power) for name, eps, power in frame))
+            for k, inner, frame in data["axes"]
+        }
+        return cls(**{**data, "axes": axes})
+
+
+def unseen_nulls(name: str, directions: Iterable[Direction]) -> list[Null]:
+    """The nulls of a parameter along directions that no output sees."""
+    found = []
+    for direction in directions:
+        where = ", ".join(map(str, sorted(direction.axes)))
+        key = f"{name} unseen along axis {where}" if where else f"{name} unseen"
+        found.append(Null(key, name, direction.axes))
+    return found
+
+
+def reading_null(reading: Reading, size: int) -> Null:
+    """The null of a parameter that is contracted with what adds up to nothing."""
+    frame = frozenset((gain, -power) for gain, power in reading.frame)
+    return Null(reading.key, reading.name, {reading.axis: Along(size, frame)}, read=True)
+
+
+def independent(
+    nulls: Iterable[Null],
+    shifted: Mapping[str, tuple[int, ...]],
+    motions: Mapping[str, Motion],
+    classes: Mapping[int, IndexClass],
+) -> list[Null]:
+    """The nulls that add something to each other and to the free shifts, nothing counted twice.
+
+    ``shifted`` gives the shapes of the free shifts of parameters.
+    """
+    kept: list[Null] = []
+    for null in nulls:
+        motion = motions[null.name]
+        others = [other.axes for other in kept if other.name == null.name]
+        if null.name in shifted:
+            sizes = [axis.size for axis in motion.axes]
+            own = enumerate(zip(shifted[null.name], sizes, strict=True))
+            others.append({k: Along(n) for k, (m, n) in own if m < n})
+        reduced = _apart(null, others, motion, classes)
+        if reduced is not None:
+            kept.append(reduced)
+    return kept
+
+
+def _apart(
+    null: Null,
+    others: Sequence[Mapping[int, Along]],
+    motion: Motion,
+    classes: Mapping[int, IndexClass],
+) -> Null | None:
+    """The null without what another one has; None where nothing is left, or it is not known."""
+    for axes in others:
+        if any(axes[k] != null.axes[k] for k in axes.keys() & null.axes.keys()):
+            continue
+        beyond = sorted(axes.keys() - null.axes.keys())
+        if not beyond:
+            return None
+        moving = [leaf.factor for leaf in leaves(motion.axes[beyond[0]]) if leaf.factor is not None]
+        keeps_sums = all(classes[c].kind <= Kind.CENTRED for c in moving)
+        if len(beyond) > 1 or null.balanced not in (None, beyond[0]) or not keeps_sums:
+            return None
+        null = replace(null, balanced=beyond[0])
+    return null
+
+
+def _shortened(tree: Tree, inner: int) -> Tree | None:
+    """An axis with one entry in place of each block of neighbours, if it is made of such blocks."""
+    if inner == tree.size:
+        return Leaf(1, next(iter(leaves(tree))).slot)
+    if isinstance(tree, Leaf) and tree.factor is None:
+        return replace(tree, size=tree.size // inner)
+    if not isinstance(tree, Product):
+        return None
+    children, size = list(tree.children), 1
+    while size < inner:
+        size *= children.pop().size
+    if size != inner:
+        return None
+    return children[0] if len(children) == 1 else Product(tuple(children))
