@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from zoo import laws
-from zoo.blocks import NORMS, block
 
 import paramsym as ps
+from zoo import laws
+from zoo.blocks import NORMS, block
 
 FORMS = ("fused", "packed", "written")
 # norm, layers, dimension of the kernel

@@ -208,6 +208,8 @@ class Run:
     """One evaluation of a program: ``read`` gives moved tensors, ``shift`` the free shifts.
 
     ``constant`` returns the shift c - T c of a constant step, ``gain`` the factors of a gain.
+    ``seen`` takes away from what a bias absorbs the part that no output sees: left in, it would
+    depend on the order in which elements act.
     """
 
     program: Program
@@ -215,6 +217,7 @@ class Run:
     shift: Callable[[str], Tensor | None]
     constant: Callable[[Step], Tensor]
     gain: Callable[[Step], Tensor]
+    seen: Callable[[str, Tensor], Tensor]
     _done: dict[tuple[int, frozenset[str]], Tensor | None] = field(default_factory=dict)
 
     def bias(self, name: str) -> Tensor | None:
@@ -285,7 +288,8 @@ class Run:
             back = self._undo(self.program.steps[index], before, back)
             back = compacted(back, self.program.steps[before])
         full = torch.broadcast_shapes(back.shape, tuple(compact(source)))
-        return back.expand(full).reshape(source.attrs["own"])
+        whole = back.expand(full).reshape(source.attrs["own"])
+        return self.seen(source.attrs["name"], whole)
 
     def _undo(self, step: Step, before: int, value: Tensor) -> Tensor:
         """The shift before a step, given the one after it that a single input causes."""

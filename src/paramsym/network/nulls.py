@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from paramsym.network.axes import Gain, Kind, Leaf, Product, Tree, leaves, ordered
+from paramsym.network.axes import PLAIN, Gain, Kind, Leaf, Product, Tree, leaves, ordered
 from paramsym.network.motion import (
     Block,
     IndexClass,
@@ -66,6 +67,20 @@ class Null:
             for k, n in enumerate(moved.shape)
         ]
         return in_frame(moved, directions, gains)
+
+    def removed(self, shift: Tensor, gains: Read) -> Tensor:
+        """A shift of the parameter without its component along the direction."""
+        along = {k: own for k, own in self.axes.items() if shift.shape[k] > 1}
+        leaves_ = [
+            Leaf(n, -1 - k, frame=along[k].frame if k in along else PLAIN)
+            for k, n in enumerate(shift.shape)
+        ]
+        direction = in_frame(torch.ones_like(shift), leaves_, gains)
+        mean = shift / direction
+        for k, own in along.items():
+            blocks = mean.unflatten(k, (-1, own.inner)).mean(k + 1)
+            mean = blocks.repeat_interleave(own.inner, k)
+        return shift - direction * mean
 
     def motion(self, motions: Mapping[str, Motion]) -> Motion | None:
         """How ``u`` is moved by the rest of an element; None where that is not known."""

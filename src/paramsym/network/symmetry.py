@@ -393,7 +393,8 @@ class _Act:
 
     @cached_property
     def _run(self) -> Run:
-        return Run(self.sym.program, self._read, self._shift, self._constant, self._gain)
+        moves = (self._read, self._shift, self._constant, self._gain, self._seen)
+        return Run(self.sym.program, *moves)
 
     def _read(self, name: str) -> Tensor:
         """The tensor that shifts meet: moved, and moved along what its readers make nothing of."""
@@ -404,6 +405,12 @@ class _Act:
             if null.name == name and null.read == read:
                 moved = moved + self._null(null)
         return moved
+
+    def _seen(self, name: str, shift: Tensor) -> Tensor:
+        for null in self.sym.nulls:
+            if null.name == name and not null.read:
+                shift = null.removed(shift, self._linear)
+        return shift
 
     def _null(self, null: Null) -> Tensor:
         motion = self.sym.motions[null.name]
