@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paramsym.network.graph import Graph, Node, Ref, grouping
 
-_VIEWS = (
+VIEWS = (
     "aten.view.default",
     "aten.reshape.default",
     "aten._unsafe_view.default",
@@ -12,7 +12,7 @@ _VIEWS = (
     "aten.squeeze.dims",
 )
 # What shows a parameter in another shape.
-LAYOUT = (*_VIEWS, "aten.permute.default", "aten.slice.Tensor")
+LAYOUT = (*VIEWS, "aten.permute.default", "aten.slice.Tensor")
 
 
 def centred_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
@@ -43,7 +43,7 @@ def centred_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
 def vector_name(graph: Graph, index: int) -> str | None:
     """The parameter that a node is, if that is a vector, axes of size one aside."""
     node = graph.nodes[index]
-    if node.op in _VIEWS:
+    if node.op in VIEWS:
         return vector_name(graph, node.args[0].index)
     one = sum(n > 1 for n in node.shape or ()) == 1
     return node.target if node.op == "parameter" and one else None

@@ -28,6 +28,7 @@ from paramsym.network.axes import (
 from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Support
 from paramsym.network.graph import Graph, Node, Ref
+from paramsym.network.rotary import ROTARY, rotaries
 from paramsym.network.settle import Settlement, settle
 from paramsym.network.sums import Reading, Sums
 from paramsym.network.tracing.operations import overload_of
@@ -140,6 +141,10 @@ class Derivation:
         self.slopes: dict[str, Slope] = {}
         self.constants: dict[str, Value] = {}
         self._free = self._parameter_free()
+        self.rotaries = {
+            k: r for k, r in rotaries(graph).items() if self._free.issuperset(r.angles)
+        }
+        self._skipped = frozenset[int]().union(*(r.inside for r in self.rotaries.values()))
         self._reset()
 
     # running ------------------------------------------------------------------------------------
@@ -224,6 +229,8 @@ class Derivation:
     def _read(self) -> None:
         self._reset()
         for node in self.graph.nodes:
+            if node.index in self._skipped:
+                continue
             value = self._value(node)
             if isinstance(value, Value):
                 value = self._without_unseen(value, node)
@@ -273,6 +280,8 @@ class Derivation:
             return self.fixed(node.shape, node.index)
         if node.op in ("input", "constant"):
             return self.fixed(node.shape or (), node.index)
+        if node.index in self.rotaries:
+            node = self._rotary_node(node)
         op = Op(self, node, self._arguments(node.args), self._arguments(node.kwargs))
         if all(value.free for value in op.values()):
             return self._fixed_like(node)
@@ -281,6 +290,12 @@ class Derivation:
         if result is None:
             return self._refused(op, "has no rule" if rule is None else "is used in an unknown way")
         return result
+
+    def _rotary_node(self, node: Node) -> Node:
+        """The one operation that several nodes come down to."""
+        rotary = self.rotaries[node.index]
+        args = (Ref(rotary.source), rotary.halves, *map(Ref, rotary.angles))
+        return replace(node, op=ROTARY, args=args, kwargs={})
 
     def _refused(self, op: Op, why: str) -> Any:
         """Pin everything that an operation without a rule reads: never claim what is not known."""
