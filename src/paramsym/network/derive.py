@@ -152,6 +152,8 @@ class _Readout:
         extents = {n: own.get(n, shapes[n]) for n in shifts}
         nulls = self._nulls(program, own, motions, classes)
         for null, motion in nulls:
+            if null.key in program.pivots:
+                continue
             shifts[null.key], extents[null.key] = motion, null.own(shapes[null.name])
         structure = Structure(
             classes,
@@ -407,7 +409,7 @@ class _Readout:
             if node.op == "parameter" and node.target not in self.frozen:
                 found += unseen_nulls(node.target, derivation.unseen[node.index])
         for reading in derivation.readings.values():
-            if reading.key in program.free:
+            if reading.key in program.known:
                 size = derivation.own[reading.name].shape[reading.axis]
                 found.append(reading_null(reading, size))
         kept = independent(found, shifted, motions, classes)

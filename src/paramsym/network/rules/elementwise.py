@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
-from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, is_uniform, leaves, picked
+from paramsym.network.axes import Kind, Leaf, Tree, is_split, is_uniform, leaves, partition, picked
 from paramsym.network.flow import Support
 from paramsym.network.idioms import centred_axes
 from paramsym.network.rules import rule
@@ -144,7 +144,7 @@ def source(op: Op, value: Value, name: str) -> int:
     """The step at which shifts of a bias enter."""
     own, support = op.engine.own[name].shape, varying(value)
     trees = [value.axes[k] for k in support]
-    parts = trees[0].places if len(trees) == 1 and isinstance(trees[0], Sum) else ()
+    parts = partition(trees[0]) if len(trees) == 1 else ()
     return op.engine.flows.source(name, own, value.shape, support, parts)
 
 
