@@ -67,6 +67,7 @@ class Flows:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.walls: list[int] = []
+        self._known: dict[str, int] = {}
 
     def add(
         self,
@@ -76,9 +77,14 @@ class Flows:
         support: Support,
         **attrs: Any,
     ) -> int:
-        """Append a step and return its index."""
-        self.steps.append(Step(kind, inputs, shape, support, attrs))
-        return len(self.steps) - 1
+        """The index of a step, a new one unless the same is there already."""
+        if kind == "narrow" and attrs["axis"] not in support:
+            attrs["places"] = list(range(len(attrs["places"])))  # all places look alike
+        key = repr((kind, inputs, shape, sorted(support), sorted(attrs.items())))
+        if key not in self._known:
+            self._known[key] = len(self.steps)
+            self.steps.append(Step(kind, inputs, shape, support, attrs))
+        return self._known[key]
 
     def source(
         self,

@@ -192,9 +192,13 @@ class _Settling:
         return False
 
     def _biases(self) -> list[str]:
-        """Every source, the last one first."""
-        found = [s.attrs["key"] for s in self.steps if s.kind == "source"]
-        return found[::-1]
+        """Every source, the one that enters last first."""
+        enters: dict[str, int] = {}
+        for index, step in enumerate(self.steps):
+            for before in (self.steps[i] for i in step.inputs):
+                if before.kind == "source":
+                    enters.setdefault(before.attrs["key"], index)
+        return sorted(enters, key=lambda key: -enters[key])
 
     def _may_absorb(self, key: str, arriving: Arrivals) -> bool:
         arrival = arriving.get(key)

@@ -24,10 +24,12 @@ from paramsym.network.axes import (
     Tree,
     is_uniform,
     leaves,
+    partition,
 )
 from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Support
 from paramsym.network.graph import Graph, Node, Ref
+from paramsym.network.idioms import only_added
 from paramsym.network.rotary import ROTARY, rotaries
 from paramsym.network.settle import Settlement, settle
 from paramsym.network.sums import Reading, Sums
@@ -362,9 +364,24 @@ class Derivation:
         self.own[name] = value
         shape = tuple(node.shape or ())
         step = self.flows.add("tensor", (), shape, frozenset(range(len(shape))), name=name)
-        alone = len(self.graph.users(node.index)) == 1 and node.op == "parameter"
-        bias = name if alone and name not in self.pinned else None
-        return replace(value, expression=step, bias=bias)
+        free = node.op == "parameter" and name not in self.pinned
+        source = self._source(value, name) if free and only_added(self.graph, node.index) else None
+        return replace(value, expression=step, flow=source)
+
+    def _source(self, value: Value, name: str) -> int:
+        """The step at which shifts of a parameter that is only ever added enter."""
+        support = frozenset(
+            k for k, axis in enumerate(value.axes) if axis.size > 1 and not is_uniform(axis)
+        )
+        parts = partition(value.axes[min(support)]) if len(support) == 1 else ()
+        return self.flows.source(name, value.shape, value.shape, support, parts)
+
+    def looked_up(self, table: Ref) -> str | None:
+        """The name of a parameter that embeddings alone read."""
+        node = self.graph.nodes[table.index]
+        users = (self.graph.nodes[k].op for k in self.graph.users(node.index))
+        free = node.op == "parameter" and node.target not in self.pinned
+        return node.target if free and set(users) == {"aten.embedding.default"} else None
 
     def reading_source(self, reading: Reading) -> int:
         """The move of a parameter along the inverse of the gains that it is read through."""

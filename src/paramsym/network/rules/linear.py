@@ -96,11 +96,11 @@ def embedding(op: Op) -> Result:
     shape = (*tokens.shape, weight.shape[1])
     fixed = op.engine.fixed(tokens.shape).axes
     y = replace(rekeyed(rows, (*fixed, rows.axes[1])), node=op.node.index)
-    if weight.bias is None or len(shape) < 1:
+    name = op.engine.looked_up(op.node.args[0])
+    if name is None:
         return y
     last = frozenset({len(shape) - 1})
-    flow = op.engine.flows.source(weight.bias, (1, weight.shape[1]), shape, last)
-    return replace(y, flow=flow)
+    return replace(y, flow=op.engine.flows.source(name, (1, weight.shape[1]), shape, last))
 
 
 # readings -----------------------------------------------------------------------------------------

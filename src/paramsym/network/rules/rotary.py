@@ -20,7 +20,7 @@ def rotary(op: Op) -> Result:
     """
     engine, x, halves, angle = op.engine, op[0], op[1], op[2]
     engine.flows.wall(x.flow)
-    x = replace(x, flow=None, expression=None, bias=None)
+    x = replace(x, flow=None, expression=None)
     last, shape = len(x.axes) - 1, x.shape
     offset = len(shape) - len(angle.shape)
     x = held(op, x, [k + offset for k, n in enumerate(angle.shape[:-1]) if n > 1], "turns by place")
