@@ -20,6 +20,7 @@ from paramsym.network.element import Structure
 from paramsym.network.flow import Program
 from paramsym.network.function import ModelFunction
 from paramsym.network.graph import Graph
+from paramsym.network.idioms import unread_rows
 from paramsym.network.motion import (
     Block,
     IndexClass,
@@ -29,7 +30,7 @@ from paramsym.network.motion import (
     over_cells,
     without_frames,
 )
-from paramsym.network.nulls import Null, independent, reading_null, unseen_nulls
+from paramsym.network.nulls import Null, independent, reading_null, unread_null, unseen_nulls
 from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
@@ -162,7 +163,7 @@ class _Readout:
             sign_basis.variables,
             shifts,
             extents,
-            self._masks(program, dead),
+            self._masks(program, dead) | self._null_masks(nulls, shapes),
             {null.key: null.balanced for null, _ in nulls if null.balanced is not None},
         )
         found = listing(
@@ -386,6 +387,12 @@ class _Readout:
                 masks[name] = masks.get(name, torch.tensor(False)) | mask
         return masks
 
+    def _null_masks(
+        self, nulls: Sequence[tuple[Null, Motion]], shapes: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, Tensor]:
+        masks = {null.key: null.mask(shapes[null.name]) for null, _ in nulls}
+        return {key: mask for key, mask in masks.items() if mask is not None}
+
     def _shift_shapes(self, program: Program) -> dict[str, tuple[int, ...]]:
         """The shape of every free translation: an embedding moves all its rows alike."""
         found = {
@@ -408,6 +415,8 @@ class _Readout:
         found: list[Null] = []
         for node in graph.nodes:
             if node.op == "parameter" and node.target not in self.frozen:
+                rows = unread_rows(graph, node.index)
+                found += [unread_null(node.target, rows)] if rows else []
                 found += unseen_nulls(node.target, derivation.unseen[node.index])
         for reading in derivation.readings.values():
             if reading.key in program.known:
@@ -426,7 +435,9 @@ class _Readout:
         blocks = {}
         for chosen in cells(motion.axes):
             cell = frozenset(leaf.slot for leaf in chosen)
-            blocks[cell] = bare(motion.blocks.get(cell, Block()), chosen, motions)
+            own = motion.blocks.get(cell, Block())
+            framed = [((leaf,), leaf.frame) for leaf in chosen]
+            blocks[cell] = bare(own, framed, motions) or own
         axes = tuple(without_frames(axis) for axis in motion.axes)
         return Motion(axes, {c: b for c, b in blocks.items() if any(b)})
 
