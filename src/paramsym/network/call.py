@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paramsym.errors import ParamsymError
+from paramsym.network.substitutes import Substitutes
 from paramsym.network.ties import canonical_names, named_state, ties
 
 __all__ = ["arguments_of", "call", "outputs_of", "to_float64", "unwrap"]
@@ -117,7 +118,7 @@ def _forward_in_float64(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _StayInFloat64():  # type: ignore[no-untyped-call]
+        with Substitutes(), _StayInFloat64():  # type: ignore[no-untyped-call]
             return type(self).forward(self, *args, **kwargs)
     finally:
         torch.set_default_dtype(before)

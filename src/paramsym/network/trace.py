@@ -11,6 +11,7 @@ from torch import nn
 
 from paramsym.errors import TraceError
 from paramsym.network.graph import Graph
+from paramsym.network.substitutes import Substitutes
 from paramsym.network.ties import ties
 from paramsym.network.tracing.exported import from_export
 from paramsym.network.tracing.inputs import Inputs
@@ -32,7 +33,7 @@ def trace(model: nn.Module, x: Any, *, seed: int = 0) -> Graph:
     model = checked(model)
     ties(model)  # refuses partly shared memory before anything runs
     inputs = Inputs(model, x)
-    with _untouched(model), _random_state(seed), torch.no_grad():
+    with _untouched(model), _random_state(seed), torch.no_grad(), Substitutes():
         try:
             return from_export(model, inputs)
         except TraceError:

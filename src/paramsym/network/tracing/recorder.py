@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -186,10 +187,19 @@ def open_operation(tape: Tape, op: OpOverload, values: Any, tensors: Any) -> Any
     if packet in OPENED:
         pieces = CELLS.get(packet) or decomposition_table[op]
     args, kwargs = tensors
-    # One fused kernel for a whole recurrent layer would hide its pieces again.
-    with torch.backends.mkldnn.flags(enabled=False), recording(recorder):
+    with _no_fused_kernels(), recording(recorder):
         result = pieces(*args, **kwargs)
     return pytree.tree_map_only(Tensor, recorder.value, result)
+
+
+@contextmanager
+def _no_fused_kernels() -> Iterator[None]:
+    """One kernel for a whole recurrent layer would hide its pieces again."""
+    with warnings.catch_warnings():
+        # Setting a flag sets all of them, and some builds announce that they lack one.
+        warnings.simplefilter("ignore")
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
 
 
 def _tensors(tree: Any) -> list[Tensor]:
