@@ -20,6 +20,7 @@ from transformers.utils import logging
 
 from paramsym.network.call import call, outputs_of, to_float64
 from paramsym.network.function import ModelFunction
+from zoo.models import calibrate
 
 Inputs = Callable[[int, torch.Generator], Any]
 
@@ -36,25 +37,33 @@ class Family:
     build: Callable[[], nn.Module]
     inputs: Inputs
     outputs: tuple[str, ...] = ()
-    train: bool = True
+    share: float = 2.0
+    pieces: tuple[Inputs, ...] = ()
 
     def model(self, *, train: bool = False) -> nn.Module:
         """The model in float64 with every parameter and buffer at a generic value."""
         torch.manual_seed(0)
         model = self.build().double()
         randomise(model)
+        calibrate(model, self.x(64), seed=0)
         return model.train(train)
 
     def x(self, batch: int, seed: int = 0) -> Any:
         """`batch` generic inputs."""
         return self.inputs(batch, torch.Generator().manual_seed(1000 + seed))
 
-    def many(self, model: nn.Module, share: float = 2.0) -> Any:
-        """Inputs with `share` times as many output entries as the model has parameters."""
+    def many(self, model: nn.Module) -> list[Any]:
+        """Batches on which the rank of the Jacobian has saturated.
+
+        `share` is the number of output entries a parameter, `pieces` are batches made on purpose.
+        """
+        generator = torch.Generator().manual_seed(1000)
+        if self.pieces:
+            return [piece(1, generator) for piece in self.pieces]
         few = self.function(model, self.x(4))
         entries = few.stacked(few.state).numel() / 4
         size = sum(p.numel() for p in model.parameters())
-        return self.x(8 + math.ceil(share * size / entries))
+        return [self.x(8 + math.ceil(self.share * size / entries))]
 
     def positions(self, model: nn.Module) -> list[int] | None:
         """The positions of the outputs that matter among all that the model returns."""
@@ -120,6 +129,17 @@ def tokens(name: str = "input_ids", length: int = LENGTH, least: int = 0) -> Inp
     return lambda batch, g: {name: torch.randint(least, TOKENS, (batch, length), generator=g)}
 
 
+def closed(length: int = LENGTH) -> Inputs:
+    """Token ids that end with the highest one, which occurs nowhere else."""
+
+    def inputs(batch: int, g: torch.Generator) -> dict[str, Tensor]:
+        ids = torch.randint(0, TOKENS - 1, (batch, length), generator=g)
+        ids[:, -1] = TOKENS - 1
+        return {"input_ids": ids}
+
+    return inputs
+
+
 def padded(length: int = LENGTH, least: int = 0) -> Inputs:
     """Token ids with an attention mask that leaves out the end of some samples."""
 
@@ -134,6 +154,11 @@ def padded(length: int = LENGTH, least: int = 0) -> Inputs:
 def joined(*parts: Inputs) -> Inputs:
     """Several keyword inputs."""
     return lambda batch, g: {k: v for part in parts for k, v in part(batch, g).items()}
+
+
+def times(factor: int, part: Inputs) -> Inputs:
+    """A larger batch."""
+    return lambda batch, g: part(factor * batch, g)
 
 
 def tensors(*parts: Inputs) -> Inputs:
@@ -422,22 +447,25 @@ def resnet() -> nn.Module:
     return hf.ResNetForImageClassification(config)
 
 
-def mobilenet_v2() -> nn.Module:
-    """Inverted residuals with linear bottlenecks, depthwise convolutions and ReLU6."""
-    config = hf.MobileNetV2Config(
-        num_channels=2,
-        image_size=8,
-        depth_multiplier=0.01,
-        depth_divisible_by=3,
-        min_depth=3,
-        expand_ratio=2,
-        first_layer_is_expansion=True,
-        finegrained_output=False,
-        num_labels=7,
-        classifier_dropout_prob=0.1,
-        output_stride=8,
-    )
-    return hf.MobileNetV2ForImageClassification(config)
+def mobilenet_v2(activation: str) -> Callable[[], nn.Module]:
+    """Inverted residuals with linear bottlenecks and depthwise convolutions."""
+
+    def build() -> nn.Module:
+        config = hf.MobileNetV2Config(
+            num_channels=2,
+            image_size=64,
+            depth_multiplier=0.01,
+            depth_divisible_by=2,
+            min_depth=2,
+            expand_ratio=2,
+            finegrained_output=False,
+            hidden_act=activation,
+            num_labels=7,
+            classifier_dropout_prob=0.1,
+        )
+        return hf.MobileNetV2ForImageClassification(config)
+
+    return build
 
 
 def segformer() -> nn.Module:
@@ -544,12 +572,13 @@ class CrossAttention(nn.Module):
 
 SPECTROGRAM = normal("input_features", 4, 6)
 IMAGE = normal("pixel_values", 2, 4, 4)
+LARGE = normal("pixel_values", 2, 64, 64)
 LOGITS = ("logits",)
 
 FAMILIES: tuple[Family, ...] = (
     Family("gpt2", gpt2, tokens(), LOGITS),
     Family("llama", llama, tokens(), LOGITS),
-    Family("mistral", mistral, tokens(), LOGITS),
+    Family("mistral", mistral, tokens(), LOGITS, share=3.0),
     Family("qwen3", qwen3, tokens(), LOGITS),
     Family("gemma2", gemma2, tokens(), LOGITS),
     Family("phi", phi, tokens(), LOGITS),
@@ -563,17 +592,28 @@ FAMILIES: tuple[Family, ...] = (
     Family("bart", bart, joined(tokens(), tokens("decoder_input_ids", 3)), LOGITS),
     Family("whisper", whisper, joined(SPECTROGRAM, tokens("decoder_input_ids", 3)), LOGITS),
     Family("vit", vit, IMAGE, LOGITS),
-    Family("clip", clip, joined(tokens(), IMAGE), ("logits_per_image",)),
+    Family(
+        "clip",
+        clip,
+        joined(closed(), IMAGE),
+        ("logits_per_image",),
+        # Every image meets every text: few of one kind suffice to see many of the other.
+        pieces=(
+            joined(times(8, closed()), times(320, IMAGE)),
+            joined(times(320, closed()), times(8, IMAGE)),
+        ),
+    ),
     Family("wav2vec2", wav2vec2, normal("input_values", 20), LOGITS),
     Family("convnext", convnext, normal("pixel_values", 2, 8, 8), LOGITS),
-    Family("resnet", resnet, normal("pixel_values", 2, 12, 12), LOGITS),
-    Family("mobilenet-v2", mobilenet_v2, normal("pixel_values", 2, 8, 8), LOGITS),
-    Family("segformer", segformer, normal("pixel_values", 2, 8, 8), LOGITS),
+    Family("resnet", resnet, normal("pixel_values", 2, 24, 24), LOGITS),
+    Family("mobilenet-v2", mobilenet_v2("gelu"), LARGE, LOGITS, share=1.5),
+    Family("mobilenet-v2-relu6", mobilenet_v2("relu6"), LARGE, LOGITS),
+    Family("segformer", segformer, normal("pixel_values", 2, 16, 16), LOGITS),
     Family("transformer-encoder-pre", encoder(True), plain(3, 5)),
     Family("transformer-encoder-post", encoder(False), plain(3, 5)),
     Family("transformer", transformer, tensors(plain(3, WIDTH), plain(2, WIDTH))),
     Family("lstm", lstm, plain(4, 3)),
     Family("gru", gru, plain(4, 3)),
-    Family("unet", UNet, plain(2, 4, 4), train=False),
+    Family("unet", UNet, plain(2, 4, 4)),
     Family("multihead-attention", CrossAttention, tensors(plain(3, WIDTH), plain(4, WIDTH))),
 )

@@ -54,18 +54,18 @@ def _random_state(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _untouched(model: nn.Module) -> Iterator[None]:
-    """Whatever forward assigns to modules (attributes, buffers, flags) is undone."""
-    tables = ("_parameters", "_buffers", "_modules")
-    before = [
-        (module, dict(vars(module)), [dict(vars(module)[table]) for table in tables])
-        for module in model.modules()
-    ]
+    """Whatever forward assigns to modules (attributes, buffers, flags, hooks) is undone."""
+    before = []
+    for module in model.modules():
+        attributes = dict(vars(module))
+        tables = [(t, dict(t)) for t in attributes.values() if isinstance(t, dict)]
+        before.append((module, attributes, tables))
     try:
         yield
     finally:
-        for module, attributes, contents in before:
+        for module, attributes, tables in before:
             vars(module).clear()
             vars(module).update(attributes)
-            for table, content in zip(tables, contents, strict=True):
-                vars(module)[table].clear()
-                vars(module)[table].update(content)
+            for table, content in tables:
+                table.clear()
+                table.update(content)

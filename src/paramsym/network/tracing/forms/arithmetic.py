@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from paramsym.network.graph import Ref
+from paramsym.network.tracing.forms.layout import spread
 from paramsym.network.tracing.forms.registry import Event, Result, axis_of, form
 
 
@@ -110,14 +112,40 @@ def glu(e: Event) -> Result:
 
 @form("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
 def where(e: Event) -> Result:
-    """`where(condition, x, y)`, scalars as constants."""
-    return e.emit("where.self", e.args[0], _tensor(e, e.args[1]), _tensor(e, e.args[2]))
+    """`where(condition, x, y)`, scalars as constants; a mask of minus infinity is a sum."""
+    return _chosen(e, e.args[0], _tensor(e, e.args[1]), _tensor(e, e.args[2]))
 
 
 @form("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(e: Event) -> Result:
     """`where(mask, value, x)`."""
-    return e.emit("where.self", e.args[1], _tensor(e, e.args[2]), e.args[0])
+    return _chosen(e, e.args[1], _tensor(e, e.args[2]), e.args[0])
+
+
+def _chosen(e: Event, condition: Ref, x: Ref, y: Ref) -> int:
+    """`x + where(condition, 0, lowest)` says the same as `where(condition, x, lowest)`."""
+    known = _constant(e, condition)
+    if known is not None and bool(known.all() or not known.any()):
+        return spread(e, x if bool(known.all()) else y)
+    zero = Ref(e.tape.constant(torch.zeros((), dtype=e.out.dtype)))
+    shape = e.tape.shape(condition)
+    if _is_lowest(e, y):
+        return e.emit("add.Tensor", x, e.ref("where.self", condition, zero, y, shape=shape))
+    if _is_lowest(e, x):
+        return e.emit("add.Tensor", y, e.ref("where.self", condition, x, zero, shape=shape))
+    return e.emit("where.self", condition, x, y)
+
+
+def _is_lowest(e: Event, x: Ref) -> bool:
+    """A number so low that adding to it changes nothing."""
+    value = _constant(e, x)
+    if value is None or value.numel() != 1 or not value.is_floating_point():
+        return False
+    return float(value) <= torch.finfo(value.dtype).min
+
+
+def _constant(e: Event, x: Ref) -> Tensor | None:
+    return e.tape.constants.get(x.index) if e.tape.nodes[x.index].op == "constant" else None
 
 
 def scaled(e: Event, x: Any, factor: Any) -> Any:

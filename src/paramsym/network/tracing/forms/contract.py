@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from paramsym.network.graph import Ref
 from paramsym.network.tracing.forms.arithmetic import scaled
 from paramsym.network.tracing.forms.registry import FORMS, Event, Form, Result, form
@@ -30,6 +32,30 @@ def bilinear(e: Event) -> Result:
     batch = "abcdefgh"[: e.out.dim() - 1]
     product = e.ref("einsum.default", f"{batch}i,oij,{batch}j->{batch}o", [x, weight, z])
     return product.index if bias is None else e.emit("add.Tensor", product, bias)
+
+
+@form("_grouped_mm.default")
+def grouped_mm(e: Event) -> Result:
+    """Each row of x times the matrix of its group: `offsets` says where each group ends."""
+    x, matrices, offsets, *rest = e.args
+    if e.dims != 2 or len(e.shape(1)) != 3 or offsets is None or any(r is not None for r in rest):
+        return e.plain()
+    rows, (groups, before, after) = e.shape()[0], e.shape(1)
+
+    def numbers(op: str, *args: Any, **kwargs: Any) -> Ref:
+        return Ref(e.tape.emit(f"aten.{op}", args, (rows,), torch.int64, kwargs))
+
+    place = Ref(e.tape.constant(torch.arange(rows, dtype=e.tape.dtype(offsets))))
+    group = numbers("searchsorted.Tensor", offsets, place, right=True)
+    group = numbers("clamp.default", group, None, groups - 1)
+    own = e.ref("index_select.default", matrices, 0, group, shape=(rows, before, after))
+    row = e.ref("unsqueeze.default", x, 1, shape=(rows, 1, before))
+    product = e.ref("matmul.default", row, own, shape=(rows, 1, after))
+    return e.emit("squeeze.dims", product, [1])
+
+
+# What transformers calls where the above is not available.
+FORMS["transformers.grouped_mm_fallback.default"] = grouped_mm
 
 
 def _convolution(n: int, transposed: bool) -> Form:

@@ -199,14 +199,49 @@ def _cat(e: Event, parts: Sequence[Ref]) -> int:
 
 @form("index.Tensor")
 def index(e: Event) -> Result:
-    """Picking entries along one axis is an `index_select`."""
-    places = [axis for axis, entry in enumerate(e.args[1]) if entry is not None]
-    if len(places) == 1:
-        picked = e.args[1][places[0]]
-        integers = e.tape.dtype(picked) in (torch.int64, torch.int32)
-        if integers and len(e.tape.shape(picked)) == 1:
-            return e.emit("index_select.default", e.args[0], places[0], picked)
-    return e.plain()
+    """Picking entries of neighbouring axes by number is an `index_select` or an `embedding`."""
+    picks = {axis: entry for axis, entry in enumerate(e.args[1]) if entry is not None}
+    first, last = min(picks), max(picks)
+    if len(picks) != last + 1 - first or not all(_is_number(e, pick) for pick in picks.values()):
+        return e.plain()
+    before, after = e.shape()[:first], e.shape()[last + 1 :]
+    sizes = e.shape()[first : last + 1]
+    places = _joined(e, list(picks.values()), sizes)
+    table = e.args[0]
+    if len(picks) > 1:
+        merged = [*before, math.prod(sizes), *after]
+        table = e.ref("view.default", table, merged, shape=merged)
+    shape = e.tape.shape(places)
+    if len(shape) == 1:
+        return e.emit("index_select.default", table, first, places)
+    if not before and len(after) == 1:
+        return e.emit("embedding.default", table, places, -1, False, False)
+    flat = Ref(e.tape.emit("aten.view.default", (places, [-1]), (math.prod(shape),), torch.int64))
+    length = [*before, math.prod(shape), *after]
+    picked = e.ref("index_select.default", table, first, flat, shape=length)
+    return e.emit("view.default", picked, list(e.out.shape))
+
+
+def _is_number(e: Event, pick: Ref) -> bool:
+    return e.tape.dtype(pick) in (torch.int64, torch.int32)
+
+
+def _joined(e: Event, picks: Sequence[Ref], sizes: Sequence[int]) -> Ref:
+    """Numbers of entries along several axes as numbers along their product."""
+
+    def whole(op: str, x: Ref, y: Ref | int) -> Ref:
+        other = e.tape.shape(y) if isinstance(y, Ref) else ()
+        shape = torch.broadcast_shapes(e.tape.shape(x), other)
+        return Ref(e.tape.emit(f"aten.{op}", (x, y), shape, torch.int64))
+
+    joined: Ref | None = None
+    for pick, size in zip(picks, sizes, strict=True):
+        counted = whole("remainder.Scalar", pick, size)  # -1 is the last entry
+        if joined is not None:
+            counted = whole("add.Tensor", whole("mul.Tensor", joined, size), counted)
+        joined = counted
+    assert joined is not None, "an index without numbers"
+    return joined
 
 
 @form("index_select.default")
