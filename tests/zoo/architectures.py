@@ -27,6 +27,8 @@ Inputs = Callable[[int, torch.Generator], Any]
 logging.set_verbosity_error()
 
 WIDTH, HEADS, INNER, TOKENS, LENGTH = 8, 2, 10, 11, 4
+# For blocks whose MLP reads the token alone: more tokens than its weights can tell apart.
+MANY = 32
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,11 @@ def plain(*shape: int) -> Inputs:
     return lambda batch, g: torch.randn(batch, *shape, dtype=torch.float64, generator=g)
 
 
-def tokens(name: str = "input_ids", length: int = LENGTH, least: int = 0) -> Inputs:
+def tokens(
+    name: str = "input_ids", length: int = LENGTH, least: int = 0, most: int = TOKENS
+) -> Inputs:
     """Token ids from `least` on."""
-    return lambda batch, g: {name: torch.randint(least, TOKENS, (batch, length), generator=g)}
+    return lambda batch, g: {name: torch.randint(least, most, (batch, length), generator=g)}
 
 
 def closed(length: int = LENGTH) -> Inputs:
@@ -222,14 +226,18 @@ def gemma2() -> nn.Module:
 
 def phi() -> nn.Module:
     """Parallel branches behind one LayerNorm, half of each head rotated."""
-    config = hf.PhiConfig(**STREAM, **LAYERS, attention_dropout=0.1, resid_pdrop=0.1)
+    config = hf.PhiConfig(
+        **STREAM | {"vocab_size": MANY}, **LAYERS, attention_dropout=0.1, resid_pdrop=0.1
+    )
     return hf.PhiForCausalLM(config)
 
 
 def gpt_neox() -> nn.Module:
     """Parallel branches behind two LayerNorms, packed qkv, half of each head rotated."""
     rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
-    config = hf.GPTNeoXConfig(**STREAM, **LAYERS, hidden_dropout=0.1, rope_parameters=rope)
+    config = hf.GPTNeoXConfig(
+        **STREAM | {"vocab_size": MANY}, **LAYERS, hidden_dropout=0.1, rope_parameters=rope
+    )
     return hf.GPTNeoXForCausalLM(config)
 
 
@@ -265,7 +273,12 @@ def mamba() -> nn.Module:
 def bert() -> nn.Module:
     """Post-norm encoder, masked language model."""
     config = hf.BertConfig(
-        **STREAM, **LAYERS, max_position_embeddings=LENGTH, type_vocab_size=2, pad_token_id=None
+        **STREAM,
+        **LAYERS,
+        max_position_embeddings=LENGTH,
+        type_vocab_size=2,
+        layer_norm_eps=1e-5,
+        pad_token_id=None,
     )
     return hf.BertForMaskedLM(config)
 
@@ -277,6 +290,7 @@ def roberta() -> nn.Module:
         **LAYERS,
         max_position_embeddings=LENGTH + 1,
         type_vocab_size=1,
+        layer_norm_eps=1e-5,
         pad_token_id=0,
         num_labels=9,
     )
@@ -366,7 +380,7 @@ def vit() -> nn.Module:
     """Patches, a class token, pre-norm encoder."""
     config = hf.ViTConfig(
         hidden_size=WIDTH,
-        **LAYERS,
+        **LAYERS | {"num_hidden_layers": 2},
         image_size=4,
         patch_size=2,
         num_channels=2,
@@ -378,10 +392,11 @@ def vit() -> nn.Module:
 
 def clip() -> nn.Module:
     """Two towers whose normalised embeddings meet in one product."""
-    tower = {"hidden_size": WIDTH, **LAYERS, "projection_dim": 5}
+    tower = {"hidden_size": 6, **LAYERS, "num_hidden_layers": 2, "intermediate_size": 7}
     config = hf.CLIPConfig(
         text_config={
             **tower,
+            "projection_dim": 7,
             "vocab_size": TOKENS,
             "max_position_embeddings": LENGTH,
             "eos_token_id": TOKENS - 1,
@@ -390,12 +405,13 @@ def clip() -> nn.Module:
         },
         vision_config={
             **tower,
+            "projection_dim": 7,
             "image_size": 4,
             "patch_size": 2,
             "num_channels": 2,
             "attention_dropout": 0.1,
         },
-        projection_dim=5,
+        projection_dim=7,
     )
     return hf.CLIPModel(config)
 
@@ -428,7 +444,7 @@ def convnext() -> nn.Module:
         depths=[1, 1],
         num_stages=2,
         num_labels=9,
-        image_size=4,
+        image_size=16,
         drop_path_rate=0.2,
     )
     return hf.ConvNextForImageClassification(config)
@@ -514,7 +530,7 @@ def encoder(norm_first: bool) -> Callable[[], nn.Module]:
         )
         norm = nn.LayerNorm(WIDTH) if norm_first else None
         body = nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False)
-        return Chain(body, 5, WIDTH, WIDTH)
+        return Chain(body, WIDTH + 1, WIDTH, WIDTH)
 
     return build
 
@@ -526,13 +542,13 @@ def transformer() -> nn.Module:
 
 def lstm() -> nn.Module:
     """Two stacked layers."""
-    return Chain(nn.LSTM(4, 4, 2, batch_first=True, dropout=0.1), 3, 4, 4)
+    return Chain(nn.LSTM(4, 4, 2, batch_first=True, dropout=0.1), 5, 4, 4)
 
 
 def gru() -> nn.Module:
     """Two stacked layers, both directions."""
     body = nn.GRU(4, 4, 2, batch_first=True, dropout=0.1, bidirectional=True)
-    return Chain(body, 3, 4, 8)
+    return Chain(body, 5, 4, 8)
 
 
 class UNet(nn.Module):
@@ -581,8 +597,8 @@ FAMILIES: tuple[Family, ...] = (
     Family("mistral", mistral, tokens(), LOGITS, share=3.0),
     Family("qwen3", qwen3, tokens(), LOGITS),
     Family("gemma2", gemma2, tokens(), LOGITS),
-    Family("phi", phi, tokens(), LOGITS),
-    Family("gpt-neox", gpt_neox, tokens(), LOGITS),
+    Family("phi", phi, tokens(most=MANY), LOGITS),
+    Family("gpt-neox", gpt_neox, tokens(most=MANY), LOGITS),
     Family("mixtral", mixtral, tokens(), LOGITS),
     Family("mamba", mamba, tokens(), LOGITS),
     Family("bert", bert, padded(), LOGITS),
@@ -604,16 +620,16 @@ FAMILIES: tuple[Family, ...] = (
         ),
     ),
     Family("wav2vec2", wav2vec2, normal("input_values", 20), LOGITS),
-    Family("convnext", convnext, normal("pixel_values", 2, 8, 8), LOGITS),
+    Family("convnext", convnext, normal("pixel_values", 2, 16, 16), LOGITS),
     Family("resnet", resnet, normal("pixel_values", 2, 24, 24), LOGITS),
     Family("mobilenet-v2", mobilenet_v2("gelu"), LARGE, LOGITS, share=1.5),
     Family("mobilenet-v2-relu6", mobilenet_v2("relu6"), LARGE, LOGITS),
     Family("segformer", segformer, normal("pixel_values", 2, 16, 16), LOGITS),
-    Family("transformer-encoder-pre", encoder(True), plain(3, 5)),
-    Family("transformer-encoder-post", encoder(False), plain(3, 5)),
+    Family("transformer-encoder-pre", encoder(True), plain(3, WIDTH + 1)),
+    Family("transformer-encoder-post", encoder(False), plain(3, WIDTH + 1)),
     Family("transformer", transformer, tensors(plain(3, WIDTH), plain(2, WIDTH))),
-    Family("lstm", lstm, plain(4, 3)),
-    Family("gru", gru, plain(4, 3)),
+    Family("lstm", lstm, plain(4, 5)),
+    Family("gru", gru, plain(4, 5)),
     Family("unet", UNet, plain(2, 4, 4)),
     Family("multihead-attention", CrossAttention, tensors(plain(3, WIDTH), plain(4, WIDTH))),
 )
