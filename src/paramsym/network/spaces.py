@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from paramsym import groups
 from paramsym.groups import Group
 from paramsym.network.axes import Kind, leaves
@@ -348,11 +351,22 @@ def unit_labels(structure: Structure, parts: Iterable[Part]) -> list[str]:
         units = _units(structure.extent(record.dims))
         rows += [f"{label['scale', v]} of {unit}" for unit in units]
     for name in structure.shifts:
-        mask, shape = structure.masks.get(name), structure.shapes[name]
-        kept = [True] * math.prod(shape) if mask is None else mask.flatten().tolist()
-        units = itertools.compress(_units(shape), kept)
-        rows += [f"{label['shift', name]} of {unit}" for unit in units]
+        rows += [f"{label['shift', name]} of {unit}" for unit in _shift_units(structure, name)]
     return rows
+
+
+def _shift_units(structure: Structure, name: str) -> Iterator[str]:
+    """The entries of a translation that are free: along a balanced axis the last follows."""
+    shape, lost = structure.shapes[name], structure.balanced.get(name)
+    free = torch.ones(shape, dtype=torch.bool) if lost is None else _all_but_last(shape, lost)
+    kept = structure.masks.get(name, free)
+    return itertools.compress(_units(shape), kept.flatten().tolist())
+
+
+def _all_but_last(shape: tuple[int, ...], axis: int) -> Tensor:
+    kept = torch.ones(shape, dtype=torch.bool)
+    kept.select(axis, -1).fill_(False)
+    return kept
 
 
 def _units(shape: tuple[int, ...]) -> Iterator[str]:
