@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import paramsym as ps
 from zoo import laws
@@ -28,3 +29,18 @@ def test_labels_of_entries_that_add_up_to_zero(family: Family) -> None:
     assert len(sym.labels) == len(set(sym.labels)) == sym.dim == len(sym.generators())
     entries = torch.Size(sym.structure.shapes[key]).numel()
     assert sym.structure.shift_dim(key) == entries - entries // sym.structure.shapes[key][axis]
+
+
+def test_what_nothing_reads_is_named_after_its_parameter() -> None:
+    """What a LayerNorm does not see of its writer, and what its own mean leaves of its reader."""
+    net = nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 6))
+    sym = ps.symmetries(net, torch.randn(3, 5))
+    found = {(p.space, p.kind) for p in sym.factors if p.kind in ("unseen", "unread")}
+    assert found == {("0.weight", "unseen"), ("0.bias", "unseen"), ("2.weight", "unread")}
+    reasons = {space.name: space.reason for space in sym.spaces}
+    assert reasons["0.weight"] == "no output sees it along axis 0"
+    assert reasons["2.weight"] == "it is read against what adds up to zero, divided by 1.weight"
+    assert [label for label in sym.labels if "0.weight" in label] == [
+        f"0.weight: unseen of unit {i}" for i in range(5)
+    ]
+    assert {space.parameters for space in sym.spaces if space.name == "2.weight"} == {("2.weight",)}
