@@ -71,6 +71,21 @@ def test_a_group_of_ones_own_passes_and_meets() -> None:
     assert Group.from_dict(group.to_dict()) == group
 
 
+def test_two_groups_of_one_name_are_told_apart_by_their_modules() -> None:
+    class Twin(Signs):
+        __module__ = "another_module"
+
+    theirs = Twin(3)
+    Ours = type("Twin", (Signs,), {"__qualname__": Twin.__qualname__, "__module__": __name__})
+    assert type(Group.from_dict(theirs.to_dict())) is Twin
+    assert type(Group.from_dict(Ours(3).to_dict())) is Ours
+
+
+def test_a_group_defined_again_replaces_the_first() -> None:
+    first, second = (type("Again", (Signs,), {"__module__": __name__}) for _ in range(2))
+    assert type(Group.from_dict(first(3).to_dict())) is second
+
+
 # -- broken groups ------------------------------------------------------------------------------
 
 
