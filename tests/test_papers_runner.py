@@ -242,7 +242,7 @@ def test_selections(tmp_path: Path) -> None:
     with pytest.raises(paramsym.ParamsymError, match="papers here: one, two"):
         names("zzzzzz")
     with pytest.raises(paramsym.ParamsymError, match="unknown scale 'huge'"):
-        reproduce(claims=pool, out=tmp_path, scale="huge")  # type: ignore[arg-type]
+        reproduce(claims=pool, out=tmp_path, scale="huge")
 
 
 def test_the_same_id_twice_is_refused() -> None:
@@ -259,7 +259,7 @@ def test_ids_are_paper_and_name(id: str) -> None:
 
 def test_an_unknown_verdict_is_refused() -> None:
     with pytest.raises(paramsym.ParamsymError, match="unknown verdict"):
-        Outcome({}, "true")  # type: ignore[arg-type]
+        Outcome({}, "true")
     with pytest.raises(paramsym.ParamsymError, match="unknown verdict"):
         make("a/b", fails, expected_verdict="false")
 
