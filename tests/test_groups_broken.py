@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from paramsym.errors import GroupError
 from paramsym.groups import (
     Diagonal,
     GeneralLinear,
@@ -26,10 +27,12 @@ from paramsym.groups import (
 from paramsym.groups.elements import near
 from paramsym.testing import (
     GROUP_LAWS,
+    LATTICE_LAWS,
     PAIR_LAWS,
     LawError,
     check,
     check_group,
+    check_lattice,
     check_pair,
     law,
 )
@@ -301,6 +304,41 @@ def test_a_wrong_meet_is_rejected_by_the_law_it_breaks(a: Group, b: Group, name:
 
 def test_every_law_of_pairs_has_a_pair_that_breaks_it() -> None:
     assert {name for *_, name in WRONG} == {each.name for each in PAIR_LAWS}
+
+
+# -- broken lattices ----------------------------------------------------------------------------
+
+
+class Loner(Signs):
+    """Denies containing anything, itself included."""
+
+    def contains(self, other: Group) -> bool:
+        return False
+
+
+class Refuses(Signs):
+    """Says that its meets cannot be expressed."""
+
+    def meet(self, other: Group) -> Group:
+        raise GroupError("no")
+
+
+CROOKED: list[tuple[list[Group], str]] = [
+    ([Loner(3)], "partial order"),
+    ([TooSmall(3), Diagonal(3), Signs(3)], "greatest lower bound"),
+    ([TooSmall(3), Diagonal(3), Signs(3)], "shared elements"),
+    ([Refuses(3), Diagonal(3)], "refusals"),
+]
+
+
+@pytest.mark.parametrize(("groups", "name"), CROOKED, ids=[name for _, name in CROOKED])
+def test_a_crooked_lattice_is_rejected_by_the_law_it_breaks(groups: list[Group], name: str) -> None:
+    with pytest.raises(LawError, match=f"'{name}'"):
+        check_lattice(groups)
+
+
+def test_every_law_of_lattices_has_a_list_that_breaks_it() -> None:
+    assert {name for _, name in CROOKED} == {each.name for each in LATTICE_LAWS}
 
 
 def test_suites_grow_by_decoration() -> None:
