@@ -195,6 +195,25 @@ def branches(tree: Tree) -> list[tuple[Leaf, ...]]:
     return [tuple(itertools.chain(*choice)) for choice in itertools.product(*parts)]
 
 
+def partition(tree: Tree) -> list[Ranges]:
+    """The places of every pure product that an axis is the sum of.
+
+    >>> two = Sum((Leaf(1, 0), Leaf(2, 1)), ((0,), (1, 2)))
+    >>> partition(Product((Leaf(2, 2), two)))
+    [(0, 3), (1, 2, 4, 5)]
+    """
+    if isinstance(tree, Leaf):
+        return [tuple(range(tree.size))]
+    if isinstance(tree, Sum):
+        pairs = zip(tree.children, tree.places, strict=True)
+        return [tuple(at[i] for i in part) for child, at in pairs for part in partition(child)]
+    found: list[Ranges] = [(0,)]
+    for child in tree.children:
+        inner = partition(child)
+        found = [tuple(i * child.size + j for i in a for j in b) for a in found for b in inner]
+    return found
+
+
 def picked(a: Tree, b: Tree) -> Tree:
     """Of two aligned axes the one that moves: special leaves give way to factors."""
     if isinstance(a, Leaf) and a.factor is None:

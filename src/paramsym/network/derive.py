@@ -34,6 +34,7 @@ from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
 from paramsym.network.spaces import listing
+from paramsym.network.stacks import unstacked
 from paramsym.network.symmetry import Symmetry
 from paramsym.network.ties import canonical_names, named_state, ties
 from paramsym.network.torus import Entry, Torus, torus
@@ -67,7 +68,7 @@ def symmetries(
     Aff(3)
     """
     x = x if on is None else on
-    graph = trace(model, x, seed=seed)
+    graph = unstacked(trace(model, x, seed=seed))
     if not graph.outputs:
         raise TraceError(
             "the model returns no floating tensor",
@@ -152,6 +153,8 @@ class _Readout:
         extents = {n: own.get(n, shapes[n]) for n in shifts}
         nulls = self._nulls(program, own, motions, classes)
         for null, motion in nulls:
+            if null.key in program.pivots:
+                continue
             shifts[null.key], extents[null.key] = motion, null.own(shapes[null.name])
         structure = Structure(
             classes,
@@ -410,7 +413,7 @@ class _Readout:
             if node.op == "parameter" and node.target not in self.frozen:
                 found += unseen_nulls(node.target, derivation.unseen[node.index])
         for reading in derivation.readings.values():
-            if reading.key in program.free:
+            if reading.key in program.known:
                 size = derivation.own[reading.name].shape[reading.axis]
                 found.append(reading_null(reading, size))
         kept = independent(found, shifted, motions, classes)

@@ -67,6 +67,7 @@ class Flows:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.walls: list[int] = []
+        self._known: dict[str, int] = {}
 
     def add(
         self,
@@ -76,9 +77,14 @@ class Flows:
         support: Support,
         **attrs: Any,
     ) -> int:
-        """Append a step and return its index."""
-        self.steps.append(Step(kind, inputs, shape, support, attrs))
-        return len(self.steps) - 1
+        """The index of a step, a new one unless the same is there already."""
+        if kind == "narrow" and attrs["axis"] not in support:
+            attrs["places"] = list(range(len(attrs["places"])))  # all places look alike
+        key = repr((kind, inputs, shape, sorted(support), sorted(attrs.items())))
+        if key not in self._known:
+            self._known[key] = len(self.steps)
+            self.steps.append(Step(kind, inputs, shape, support, attrs))
+        return self._known[key]
 
     def source(
         self,
@@ -207,7 +213,8 @@ class Program:
 class Run:
     """One evaluation of a program: ``read`` gives moved tensors, ``shift`` the free shifts.
 
-    ``constant`` returns the shift c - T c of a constant step, ``gain`` the factors of a gain.
+    ``constant`` returns the shift c - T c of a constant step, ``gain`` the factors of a gain,
+    ``number`` that of a step that multiplies by what some shifted vectors add up to.
     ``seen`` takes away from what a bias absorbs the part that no output sees: left in, it would
     depend on the order in which elements act.
     """
@@ -217,6 +224,7 @@ class Run:
     shift: Callable[[str], Tensor | None]
     constant: Callable[[Step], Tensor]
     gain: Callable[[Step], Tensor]
+    number: Callable[[Step], Tensor]
     seen: Callable[[str, Tensor], Tensor]
     _done: dict[tuple[int, frozenset[str]], Tensor | None] = field(default_factory=dict)
 
@@ -268,6 +276,8 @@ class Run:
             return None
         if step.kind == "gain":
             return first * self.gain(step)
+        if step.kind == "times":
+            return first * self.number(step)
         if step.kind == "einsum":
             assert inputs[1] is not None
             return torch.einsum(step.attrs["equation"], first, inputs[1])
@@ -296,6 +306,8 @@ class Run:
         source = self.program.steps[before]
         if step.kind == "gain":
             return value / self.gain(step)
+        if step.kind == "times":
+            return value / self.number(step)
         if step.kind == "sum":
             value = value / step.attrs["factors"][step.inputs.index(before)]
             return value.reshape(value.shape[value.ndim - len(source.shape) :])

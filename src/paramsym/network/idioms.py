@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paramsym.network.graph import Graph, Node, Ref, grouping
 
-_VIEWS = (
+VIEWS = (
     "aten.view.default",
     "aten.reshape.default",
     "aten._unsafe_view.default",
@@ -12,7 +12,7 @@ _VIEWS = (
     "aten.squeeze.dims",
 )
 # What shows a parameter in another shape.
-LAYOUT = (*_VIEWS, "aten.permute.default", "aten.slice.Tensor")
+LAYOUT = (*VIEWS, "aten.permute.default", "aten.slice.Tensor")
 
 
 def centred_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
@@ -43,7 +43,7 @@ def centred_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
 def vector_name(graph: Graph, index: int) -> str | None:
     """The parameter that a node is, if that is a vector, axes of size one aside."""
     node = graph.nodes[index]
-    if node.op in _VIEWS:
+    if node.op in VIEWS:
         return vector_name(graph, node.args[0].index)
     one = sum(n > 1 for n in node.shape or ()) == 1
     return node.target if node.op == "parameter" and one else None
@@ -61,3 +61,28 @@ def axis_before(graph: Graph, node: Node, axis: int) -> int | None:
             long = [k for k in ins if before[k] > 1]
             return long[0] if len(long) == 1 and before[long[0]] == after[axis] else None
     return None
+
+
+# What a parameter may go through on its way to being added, and where it is added inside of others.
+_CARRIED = (*LAYOUT, "aten.expand.default", "aten.select.int", "aten.clone.default")
+_ADDED = {
+    "aten.linear.default": {2},
+    "aten.convolution.default": {2},
+    "aten.layer_norm.default": {3},
+    "aten.group_norm.default": {3},
+    "aten.batch_norm.default": {2},
+    "aten.instance_norm.default": {2},
+    "aten.add.Tensor": {0, 1},
+    "aten.sub.Tensor": {0, 1},
+}
+
+
+def only_added(graph: Graph, index: int) -> bool:
+    """Whether all that ever happens to a node is that it is added to something, or joined to it."""
+    for user in map(graph.nodes.__getitem__, graph.users(index)):
+        places = {k for k, arg in enumerate(user.args) if arg == Ref(index)}
+        joined = user.op == "aten.cat.default"
+        carried = user.op in _CARRIED and only_added(graph, user.index)
+        if not (joined or carried or (places and places <= _ADDED.get(user.op, set()))):
+            return False
+    return bool(graph.users(index))

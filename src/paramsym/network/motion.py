@@ -144,7 +144,7 @@ def bare(block: Block, chosen: Sequence[Leaf], motions: Mapping[str, Motion]) ->
             own = motions.get(gain.name)
             if own is None or gain.eps is not None:
                 continue
-            (inner,) = (x for axis in own.axes for x in leaves(axis) if x.size > 1)
+            (inner,) = [x for axis in own.axes for x in leaves(axis) if x.size > 1]
             its = own.blocks.get(frozenset(x.slot for a in own.axes for x in leaves(a)), Block())
             scale = scale.plus(its.scale.rename({inner.slot: leaf.slot}), -power)
             sign = sign.plus(its.sign.rename({inner.slot: leaf.slot}), power)

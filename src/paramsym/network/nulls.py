@@ -57,9 +57,9 @@ class Null:
         ]
         return over_cells(u, axes, lambda cell, at: in_frame(cell, at, gains))
 
-    def spread(self, u: Tensor, motion: Motion, gains: Read) -> Tensor:
-        """``u x d`` in the shape of the parameter, for gains as they are now."""
-        moved = self.lifted(u, motion, gains)
+    def spread(self, u: Tensor, gains: Read) -> Tensor:
+        """``u x d`` in the shape of the parameter, for ``u`` lifted and gains as they are now."""
+        moved = u
         for k, along in self.axes.items():
             moved = moved.repeat_interleave(along.inner, k)
         directions = [

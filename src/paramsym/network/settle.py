@@ -20,7 +20,7 @@ Atom = tuple[int, frozenset[int]]
 # For each axis along which a shift varies, the row-major stretches that it consists of.
 Support = dict[int, tuple[Atom, ...]]
 
-_CLEAN = ("sum", "gain", "view", "permute", "broadcast", "narrow", "mask", "cat")
+_CLEAN = ("sum", "gain", "times", "view", "permute", "broadcast", "narrow", "mask", "cat")
 
 
 class Places(NamedTuple):
@@ -63,7 +63,8 @@ class Settlement:
 
 def settle(flows: Flows) -> Settlement:
     """Choose a pivot for every wall; narrow or pin what no pivot can absorb."""
-    state = _Settling(list(flows.steps), _upstream(flows.steps, flows.walls))
+    walls = _upstream(flows.steps, flows.walls)
+    state = _Settling(list(flows.steps), walls, _offsets(flows.steps))
     while not state.passed():
         pass
     return state.result()
@@ -84,12 +85,26 @@ def _upstream(steps: list[Step], walls: Iterable[int]) -> frozenset[int]:
     return frozenset(found)
 
 
+def _offsets(steps: list[Step]) -> dict[str, frozenset[str]]:
+    """The shifts on which what a source brings depends, besides itself: factors on its way."""
+    found: dict[str, frozenset[str]] = {}
+    for step in steps:
+        if step.kind == "times":
+            start = step
+            while start.inputs:
+                start = steps[start.inputs[0]]
+            known = found.get(start.attrs["key"], frozenset())
+            found[start.attrs["key"]] = known | frozenset(step.attrs["offsets"])
+    return found
+
+
 @dataclass
 class _Settling:
     """Gaussian elimination on arrivals, again from the start whenever a source loses something."""
 
     steps: list[Step]
     walls: frozenset[int]
+    offsets: dict[str, frozenset[str]]
     pinned: set[str] = field(default_factory=set)
     pivots: dict[str, tuple[int, ...]] = field(default_factory=dict)
     needs: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -98,7 +113,8 @@ class _Settling:
 
     def passed(self) -> bool:
         """One pass over the program; False if a source was narrowed or pinned."""
-        self.pivots, self.needs, self.still, self.arrivals = {}, {}, set(), []
+        self.pivots, self.still, self.arrivals = {}, set(), []
+        self.needs = dict(self.offsets)
         for index in range(len(self.steps)):
             arriving = self._arriving(index)
             self.arrivals.append(arriving)
@@ -165,7 +181,9 @@ class _Settling:
         if not rest:
             for key, others in chosen.items():
                 self.pivots[key] = self._path(key, wall)
-                self.needs[key] = frozenset(others - chosen.keys())
+                self.needs[key] = frozenset(others - chosen.keys()) | self.offsets.get(
+                    key, frozenset()
+                )
             # with nothing to absorb they do not move, here or on any other path
             self.still |= {key for key in chosen if self.needs[key] <= self.still}
             return True
@@ -174,9 +192,13 @@ class _Settling:
         return False
 
     def _biases(self) -> list[str]:
-        """Every source, the last one first."""
-        found = [s.attrs["key"] for s in self.steps if s.kind == "source"]
-        return found[::-1]
+        """Every source, the one that enters last first."""
+        enters: dict[str, int] = {}
+        for index, step in enumerate(self.steps):
+            for before in (self.steps[i] for i in step.inputs):
+                if before.kind == "source":
+                    enters.setdefault(before.attrs["key"], index)
+        return sorted(enters, key=lambda key: -enters[key])
 
     def _may_absorb(self, key: str, arriving: Arrivals) -> bool:
         arrival = arriving.get(key)
@@ -318,10 +340,8 @@ def _after(before: Step, step: Step, which: int, arrival: Arrival) -> Arrival | 
         return _along_axis(before, step, which, arrival, support, clean)
     if arrival.places is None:
         return Arrival(clean, support, step.shape)
-    axis = _axis_after(before, step, arrival.places.axis)
-    if axis is None:
-        return Arrival(False, support, step.shape)
-    return Arrival(clean, support, step.shape, Places(axis, arrival.places.positions))
+    places = _places_after(before, step, arrival.places)
+    return Arrival(clean and places is not None, support, step.shape, places)
 
 
 def _along_axis(
@@ -350,20 +370,39 @@ def _along_axis(
     return Arrival(clean and whole, support, step.shape, Places(axis, tuple(sorted(inside))))
 
 
-def _axis_after(before: Step, step: Step, axis: int) -> int | None:
-    """Where an axis is after a step that moves entries, if it is still whole."""
+def _places_after(before: Step, step: Step, places: Places) -> Places | None:
+    """Where the positions of a shift are after a step that moves entries, if on one axis still."""
+    axis = places.axis
     if step.kind == "permute":
-        return int(step.attrs["dims"].index(axis))
+        return places._replace(axis=int(step.attrs["dims"].index(axis)))
     if step.kind == "view":
         for ins, outs in step.attrs["groups"]:
             if axis in ins:
-                size = before.shape[axis]
-                same = [o for o in outs if step.shape[o] == size]
-                whole = all(before.shape[i] == 1 for i in ins if i != axis)
-                return same[0] if whole and len(same) == 1 else None
+                flat = _flattened(places.positions, before.shape, ins, axis)
+                return _on_one_axis(flat, step.shape, outs)
     if step.kind == "sum":
-        return axis + len(step.shape) - len(before.shape)
-    return axis if step.kind in ("gain", "broadcast", "narrow", "mask", "cat") else None
+        return places._replace(axis=axis + len(step.shape) - len(before.shape))
+    return places if step.kind in ("gain", "times", "broadcast", "narrow", "mask", "cat") else None
+
+
+def _flattened(
+    positions: tuple[int, ...], shape: tuple[int, ...], axes: list[int], axis: int
+) -> set[int]:
+    """Positions along one of some neighbouring axes, as positions along all of them."""
+    stride = math.prod(shape[k] for k in axes if k > axis)
+    whole, inside = math.prod(shape[k] for k in axes), set(positions)
+    return {q for q in range(whole) if (q // stride) % shape[axis] in inside}
+
+
+def _on_one_axis(positions: set[int], shape: tuple[int, ...], axes: list[int]) -> Places | None:
+    """Positions along several neighbouring axes that one of them decides."""
+    for axis in axes:
+        stride = math.prod(shape[k] for k in axes if k > axis)
+        inside = {(q // stride) % shape[axis] for q in positions}
+        rest = math.prod(shape[k] for k in axes if k != axis)
+        if len(positions) == len(inside) * rest and shape[axis] > 1:
+            return Places(axis, tuple(sorted(inside)))
+    return None
 
 
 def _support_after(before: Step, step: Step, support: Support) -> Support:

@@ -24,10 +24,13 @@ from paramsym.network.axes import (
     Tree,
     is_uniform,
     leaves,
+    partition,
 )
 from paramsym.network.charges import Form, Slot, System
 from paramsym.network.flow import Flows, Support
 from paramsym.network.graph import Graph, Node, Ref
+from paramsym.network.idioms import only_added
+from paramsym.network.rotary import ROTARY, rotaries
 from paramsym.network.settle import Settlement, settle
 from paramsym.network.sums import Reading, Sums
 from paramsym.network.tracing.operations import overload_of
@@ -140,6 +143,10 @@ class Derivation:
         self.slopes: dict[str, Slope] = {}
         self.constants: dict[str, Value] = {}
         self._free = self._parameter_free()
+        self.rotaries = {
+            k: r for k, r in rotaries(graph).items() if self._free.issuperset(r.angles)
+        }
+        self._skipped = frozenset[int]().union(*(r.inside for r in self.rotaries.values()))
         self._reset()
 
     # running ------------------------------------------------------------------------------------
@@ -224,6 +231,8 @@ class Derivation:
     def _read(self) -> None:
         self._reset()
         for node in self.graph.nodes:
+            if node.index in self._skipped:
+                continue
             value = self._value(node)
             if isinstance(value, Value):
                 value = self._without_unseen(value, node)
@@ -273,6 +282,8 @@ class Derivation:
             return self.fixed(node.shape, node.index)
         if node.op in ("input", "constant"):
             return self.fixed(node.shape or (), node.index)
+        if node.index in self.rotaries:
+            node = self._rotary_node(node)
         op = Op(self, node, self._arguments(node.args), self._arguments(node.kwargs))
         if all(value.free for value in op.values()):
             return self._fixed_like(node)
@@ -281,6 +292,12 @@ class Derivation:
         if result is None:
             return self._refused(op, "has no rule" if rule is None else "is used in an unknown way")
         return result
+
+    def _rotary_node(self, node: Node) -> Node:
+        """The one operation that several nodes come down to."""
+        rotary = self.rotaries[node.index]
+        args = (Ref(rotary.source), rotary.halves, *map(Ref, rotary.angles))
+        return replace(node, op=ROTARY, args=args, kwargs={})
 
     def _refused(self, op: Op, why: str) -> Any:
         """Pin everything that an operation without a rule reads: never claim what is not known."""
@@ -347,9 +364,24 @@ class Derivation:
         self.own[name] = value
         shape = tuple(node.shape or ())
         step = self.flows.add("tensor", (), shape, frozenset(range(len(shape))), name=name)
-        alone = len(self.graph.users(node.index)) == 1 and node.op == "parameter"
-        bias = name if alone and name not in self.pinned else None
-        return replace(value, expression=step, bias=bias)
+        free = node.op == "parameter" and name not in self.pinned
+        source = self._source(value, name) if free and only_added(self.graph, node.index) else None
+        return replace(value, expression=step, flow=source)
+
+    def _source(self, value: Value, name: str) -> int:
+        """The step at which shifts of a parameter that is only ever added enter."""
+        support = frozenset(
+            k for k, axis in enumerate(value.axes) if axis.size > 1 and not is_uniform(axis)
+        )
+        parts = partition(value.axes[min(support)]) if len(support) == 1 else ()
+        return self.flows.source(name, value.shape, value.shape, support, parts)
+
+    def looked_up(self, table: Ref) -> str | None:
+        """The name of a parameter that embeddings alone read."""
+        node = self.graph.nodes[table.index]
+        users = (self.graph.nodes[k].op for k in self.graph.users(node.index))
+        free = node.op == "parameter" and node.target not in self.pinned
+        return node.target if free and set(users) == {"aten.embedding.default"} else None
 
     def reading_source(self, reading: Reading) -> int:
         """The move of a parameter along the inverse of the gains that it is read through."""

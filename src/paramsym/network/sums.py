@@ -101,14 +101,30 @@ class Sums:
         if node.op in _SAME:
             floating = node.dtype is not None and node.dtype.is_floating_point
             return self.of(node.args[0]) if floating else None
-        if node.op == "aten.permute.default":
-            total = self.of(node.args[0])
-            return total and replace(total, axis=list(node.args[1]).index(total.axis))
+        if node.op in (*LAYOUT, "aten.select.int"):
+            return self._laid_out(node)
         axes = centred_axes(self.graph, node)
         if axes is not None:
             return Total(axes[0]) if len(axes) == 1 else None
         if node.op in ("aten.mul.Tensor", "aten.div.Tensor", "aten.add.Tensor"):
             return self._combined(node)
+        return None
+
+    def _laid_out(self, node: Node) -> Total | None:
+        """The same total where the axis is still whole."""
+        total = self.of(node.args[0])
+        if total is None:
+            return None
+        if node.op == "aten.select.int":
+            gone = node.args[1] % (len(node.shape or ()) + 1)
+            return (
+                None
+                if gone == total.axis
+                else replace(total, axis=total.axis - (total.axis > gone))
+            )
+        for axis in range(len(node.shape or ())):
+            if axis_before(self.graph, node, axis) == total.axis:
+                return replace(total, axis=axis)
         return None
 
     def _layer_norm(self, node: Node) -> Total | None:

@@ -376,7 +376,6 @@ class _Act:
 
     def _final(self, name: str) -> Tensor:
         program, moved = self.sym.program, self._linear(name)
-        moved = self._with_nulls(name, moved, read=True)
         if name in program.tracked:
             shift = self._run.tracked(name)
         elif name in program.sources:
@@ -386,25 +385,24 @@ class _Act:
         if name in self.sym.dead:
             other = torch.zeros_like(moved) if shift is None else shift.expand(moved.shape)
             shift = torch.where(self.sym.dead[name], self.g.shifts[name], other)
-        moved = self._with_nulls(name, moved, read=False)
+        for null in self.sym.nulls:
+            if null.name == name:
+                moved = moved + self._null(null)
         if shift is None:
             return moved
         return moved + (shift if shift.ndim == moved.ndim else shift.flatten())
 
     @cached_property
     def _run(self) -> Run:
-        moves = (self._read, self._shift, self._constant, self._gain, self._seen)
+        moves = (
+            self._linear,
+            self._shift,
+            self._constant,
+            self._gain,
+            self._number,
+            self._seen,
+        )
         return Run(self.sym.program, *moves)
-
-    def _read(self, name: str) -> Tensor:
-        """The tensor that shifts meet: moved, and moved along what its readers make nothing of."""
-        return self._with_nulls(name, self._linear(name), read=True)
-
-    def _with_nulls(self, name: str, moved: Tensor, *, read: bool) -> Tensor:
-        for null in self.sym.nulls:
-            if null.name == name and null.read == read:
-                moved = moved + self._null(null)
-        return moved
 
     def _seen(self, name: str, shift: Tensor) -> Tensor:
         for null in self.sym.nulls:
@@ -414,7 +412,24 @@ class _Act:
 
     def _null(self, null: Null) -> Tensor:
         motion = self.sym.motions[null.name]
-        return null.spread(self.g.shifts[null.key], motion, self._linear)
+        if null.key in self.sym.program.sources:
+            u = self._run.bias(null.key)
+        else:
+            u = null.lifted(self.g.shifts[null.key], motion, self._linear)
+        own = null.own(self.sym.shapes[null.name])
+        u = torch.zeros(own, dtype=torch.float64) if u is None else u
+        return null.spread(u, self._linear)
+
+    def _number(self, step: Step) -> Tensor:
+        """What some vectors, shifted, add up to once gains are divided out."""
+        total = torch.zeros((), dtype=torch.float64)
+        for name in step.attrs["offsets"]:
+            values, shift = self._linear(name), self._run.bias(name)
+            values = values if shift is None else values + shift.reshape(values.shape)
+            for gain, eps, power in step.attrs["frame"]:
+                values = values / gain_values(Gain(gain, eps), self._linear) ** power
+            total = total + values.sum()
+        return total
 
     def _linear(self, name: str) -> Tensor:
         """The tensor moved by everything but translations."""

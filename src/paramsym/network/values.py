@@ -46,8 +46,7 @@ class Value:
 
     ``node`` is its place in the graph, ``free`` tells that it depends on no parameter, ``flow`` is
     the step of its translation (None: none). ``expression`` is the step that computes it where it
-    is a parameter seen through layout operations only, and ``bias`` that parameter's name if
-    nothing else reads it and its entries keep their order. ``square`` is the tensor whose square
+    is a parameter seen through layout operations only. ``square`` is the tensor whose square
     this is, where only sums of the square are used.
     """
 
@@ -57,7 +56,6 @@ class Value:
     free: bool = False
     flow: int | None = None
     expression: int | None = None
-    bias: str | None = None
     square: Value | None = None
 
     @property

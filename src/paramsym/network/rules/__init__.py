@@ -29,6 +29,7 @@ _MODULES = (
     "convolution",
     "norm",
     "attention",
+    "rotary",
     "activation",
 )
 

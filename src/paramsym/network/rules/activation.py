@@ -80,7 +80,7 @@ def dropout(op: Op) -> Result:
     """A fixed random mask: entries keep their places, scales and signs pass."""
     x: Value = op[0]
     op.engine.flows.wall(x.flow)
-    x = replace(x, flow=None, expression=None, bias=None)
+    x = replace(x, flow=None, expression=None)
     moving = [
         k for k, axis in enumerate(x.axes) if any(leaf.factor is not None for leaf in leaves(axis))
     ]

@@ -91,4 +91,4 @@ def _with_pixels(op: Op, y: Value, out: Sequence[int]) -> Value:
     if flow is not None:
         support = op.engine.flows.steps[flow].support
         flow = op.engine.flows.add("broadcast", (flow,), tuple(out), support)
-    return replace(result, node=op.node.index, flow=flow, expression=None, bias=None)
+    return replace(result, node=op.node.index, flow=flow, expression=None)

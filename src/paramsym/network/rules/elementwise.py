@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from paramsym.network.activations import ActivationFacts, facts_of_op
-from paramsym.network.axes import Kind, Leaf, Sum, Tree, is_split, is_uniform, leaves, picked
+from paramsym.network.axes import Kind, Leaf, Tree, is_split, leaves, picked
 from paramsym.network.flow import Support
 from paramsym.network.idioms import centred_axes
 from paramsym.network.rules import rule
@@ -117,14 +117,12 @@ def blocks(pairs: list[Pairs]) -> list[list[tuple[Leaf, Leaf]]]:
 
 
 def _sum_flow(op: Op, a: Value, b: Value, sign: float) -> int | None:
-    """The shift of a sum; a parameter that nothing else reads is a source of shifts."""
+    """The shift of a sum."""
     flows = op.engine.flows
     shape = tuple(max(x.size, y.size) for x, y in zip(a.axes, b.axes, strict=True))
     inputs, factors = [], []
     for value, factor in ((a, 1.0), (b, sign)):
         flow = value.flow
-        if flow is None and value.bias is not None:
-            flow = source(op, value, value.bias)
         if flow is not None:
             inputs.append(flow)
             factors.append(factor)
@@ -138,21 +136,6 @@ def _aligned_support(op: Op, flow: int, rank: int) -> Support:
     step = op.engine.flows.steps[flow]
     offset = rank - len(step.shape)
     return frozenset(axis + offset for axis in step.support)
-
-
-def source(op: Op, value: Value, name: str) -> int:
-    """The step at which shifts of a bias enter."""
-    own, support = op.engine.own[name].shape, varying(value)
-    trees = [value.axes[k] for k in support]
-    parts = trees[0].places if len(trees) == 1 and isinstance(trees[0], Sum) else ()
-    return op.engine.flows.source(name, own, value.shape, support, parts)
-
-
-def varying(value: Value) -> Support:
-    """The axes along which a tensor's entries differ."""
-    return frozenset(
-        k for k, axis in enumerate(value.axes) if axis.size > 1 and not is_uniform(axis)
-    )
 
 
 def shifted_by_constant(op: Op, x: Value, c: Value, sign: float = 1.0) -> Value | None:
@@ -177,7 +160,7 @@ def shifted_by_constant(op: Op, x: Value, c: Value, sign: float = 1.0) -> Value 
     inputs = (step,) if x.flow is None else (x.flow, step)
     support = frozenset().union(*(engine.flows.steps[i].support for i in inputs))
     flow = engine.flows.add("sum", inputs, x.shape, support, factors=[1.0] * len(inputs))
-    return replace(x, flow=flow, node=op.node.index, expression=None, bias=None)
+    return replace(x, flow=flow, node=op.node.index, expression=None)
 
 
 def _follow(op: Op, x: Value, buffer: Value) -> int | None:
@@ -259,7 +242,7 @@ def scaled(op: Op, x: Value, factor: float) -> Value:
     if flow is not None:
         step = op.engine.flows.steps[flow]
         flow = op.engine.flows.add("sum", (flow,), step.shape, step.support, factors=[factor])
-    return replace(x, flow=flow, node=op.node.index, expression=None, bias=None)
+    return replace(x, flow=flow, node=op.node.index, expression=None)
 
 
 @rule("aten.neg.default")
@@ -297,7 +280,7 @@ def pointwise(op: Op, x: Value, facts: ActivationFacts | None) -> Result:
     engine = op.engine
     if facts.linear:
         engine.flows.wall(x.flow)
-        return replace(x, node=op.node.index, flow=None, bias=None, expression=None)
+        return replace(x, node=op.node.index, flow=None, expression=None)
     if summed_square(op):
         return Value(x.axes, node=op.node.index, square=x)
     pieces = fixed_pieces(op, x, facts)

@@ -83,14 +83,11 @@ def _with_flow(op: Op, x: Value, result: Value, kind: str, **attrs: object) -> V
     if x.expression is not None:
         everywhere = frozenset(range(len(shape)))
         expression = flows.add(kind, (x.expression,), shape, everywhere, **attrs)
-    shared = op.node.op in VIEWS and len(op.engine.graph.users(op.node.index)) > 1
-    bias = x.bias if kind == "view" and not shared else None
     return replace(
         result,
         node=x.node if kind == "view" else op.node.index,
         flow=flow,
         expression=expression,
-        bias=bias,
     )
 
 
@@ -129,7 +126,7 @@ def passed(op: Op, x: Value, result: Value) -> Value:
         flow = op.engine.flows.add(
             "broadcast", (flow,), result.shape, op.engine.flows.steps[flow].support
         )
-    return replace(result, node=op.node.index, flow=flow, expression=None, bias=None)
+    return replace(result, node=op.node.index, flow=flow, expression=None)
 
 
 @rule("aten.repeat.default")
@@ -162,7 +159,7 @@ def tiled(op: Op, x: Value, times: Sequence[int], *, leading: bool) -> Value:
     result = rekeyed(x, axes)
     if x.flow is not None and repeated & engine.flows.steps[x.flow].support:
         engine.flows.wall(x.flow)
-        return replace(result, node=op.node.index, flow=None, expression=None, bias=None)
+        return replace(result, node=op.node.index, flow=None, expression=None)
     return passed(op, x, result)
 
 
@@ -185,7 +182,7 @@ def select_rule(op: Op) -> Result:
         x = held(op, x, [axis], "selects one of its entries")
     part = taken(op, x, axis, (op[2],))
     shape = [n for k, n in enumerate(part.shape) if k != axis]
-    return replace(view(op, part, shape), node=op.node.index, bias=None)
+    return replace(view(op, part, shape), node=op.node.index)
 
 
 @rule("aten.index_select.default")
@@ -219,7 +216,7 @@ def held(op: Op, x: Value, axes: Sequence[int], why: str) -> Value:
         else axis
         for k, axis in enumerate(x.axes)
     ]
-    result = replace(x, axes=tuple(held_axes), charges={}, expression=None, bias=None)
+    result = replace(x, axes=tuple(held_axes), charges={}, expression=None)
     if engine.final:
         result = replace(result, charges=_held_charges(op, x, held_axes, axes, lost))
     return result
@@ -264,7 +261,7 @@ def taken(op: Op, x: Value, axis: int, places: Ranges) -> Value:
     if x.expression is not None:
         everywhere = frozenset(range(len(axes)))
         expression = engine.flows.add("narrow", (x.expression,), result.shape, everywhere, **attrs)
-    return replace(result, node=op.node.index, flow=flow, expression=expression, bias=None)
+    return replace(result, node=op.node.index, flow=flow, expression=expression)
 
 
 def restricted(op: Op, tree: Tree, places: Ranges) -> Tree:
@@ -414,7 +411,7 @@ def pad_rule(op: Op) -> Result:
         axis = len(x.axes) - 1 - k
         before, after = widths[2 * k], widths[2 * k + 1]
         result = zero_padded(op, result, axis, before, after)
-    return replace(result, node=op.node.index, expression=None, bias=None)
+    return replace(result, node=op.node.index, expression=None)
 
 
 def zero_padded(op: Op, x: Value, axis: int, before: int, after: int) -> Value:

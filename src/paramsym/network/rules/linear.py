@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from paramsym.network.axes import Frame, ordered
+from paramsym.network.axes import ordered
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
 from paramsym.network.rules.elementwise import add
@@ -95,11 +96,11 @@ def embedding(op: Op) -> Result:
     shape = (*tokens.shape, weight.shape[1])
     fixed = op.engine.fixed(tokens.shape).axes
     y = replace(rekeyed(rows, (*fixed, rows.axes[1])), node=op.node.index)
-    if weight.bias is None or len(shape) < 1:
+    name = op.engine.looked_up(op.node.args[0])
+    if name is None:
         return y
     last = frozenset({len(shape) - 1})
-    flow = op.engine.flows.source(weight.bias, (1, weight.shape[1]), shape, last)
-    return replace(y, flow=flow)
+    return replace(y, flow=op.engine.flows.source(name, (1, weight.shape[1]), shape, last))
 
 
 # readings -----------------------------------------------------------------------------------------
@@ -120,24 +121,21 @@ def with_reading(op: Op, y: Value, weight: Value, axis: int) -> Value:
     if not total.offsets:
         return y
     moved = flows.replayed(expression, source)
-    out = (y.shape[-1],)
-    equation = "ab,b->a" if axis == 1 else "ab,a->b"
-    inputs = [] if y.flow is None else [y.flow]
-    for name in total.offsets:
-        offset = _over_gains(op, name, total.frame)
-        step = flows.add("einsum", (moved, offset), out, frozenset({0}), equation=equation)
-        inputs.append(step)
+    wide, out = weight.shape, (y.shape[-1],)
+    row = flows.add(
+        "narrow", (moved,), _one(wide, axis), frozenset({1 - axis}), axis=axis, places=[0]
+    )
+    groups = [([0, 1], [0])]
+    vector = flows.add("view", (row,), out, frozenset({0}), groups=groups)
+    frame = [[gain.name, gain.eps, power] for gain, power in ordered(total.frame)]
+    attrs = {"offsets": list(total.offsets), "frame": frame}
+    step = flows.add("times", (vector,), out, frozenset({0}), **attrs)
+    inputs = (step,) if y.flow is None else (y.flow, step)
     support = frozenset({len(y.axes) - 1})
     support |= flows.steps[y.flow].support if y.flow is not None else frozenset()
-    flow = flows.add("sum", tuple(inputs), y.shape, support, factors=[1.0] * len(inputs))
+    flow = flows.add("sum", inputs, y.shape, support, factors=[1.0] * len(inputs))
     return replace(y, flow=flow)
 
 
-def _over_gains(op: Op, name: str, frame: Frame) -> int:
-    """A vector of the model divided by gains, as a step."""
-    flows, shape, whole = op.engine.flows, op.engine.own[name].shape, frozenset({0})
-    step = flows.add("tensor", (), shape, whole, name=name)
-    for gain, power in ordered(frame):
-        attrs = {"name": gain.name, "eps": gain.eps, "axis": 0, "power": -power}
-        step = flows.add("gain", (step,), shape, whole, **attrs)
-    return step
+def _one(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    return tuple(1 if k == axis else n for k, n in enumerate(shape))

@@ -104,7 +104,7 @@ def unit(op: Op, x: Value, axes: list[int], eps: float) -> Value:
         for cell, charge in square.charges.items()
     }
     root = replace(square, charges=inverse, node=-1)
-    still = replace(x, flow=None, expression=None, bias=None)
+    still = replace(x, flow=None, expression=None)
     return product_of(op, still, root)
 
 

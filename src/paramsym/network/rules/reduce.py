@@ -144,7 +144,7 @@ def monotone(op: Op, x: Value) -> Value:
     for charge in x.charges.values():
         engine.signs.require_zero(charge.sign)
     unsigned = {cell: Charge(charge.scale) for cell, charge in x.charges.items()}
-    return replace(x, charges=unsigned, expression=None, bias=None)
+    return replace(x, charges=unsigned, expression=None)
 
 
 # pooling and resampling ---------------------------------------------------------------------------
