@@ -242,6 +242,7 @@ class Factors:
         self._slots = itertools.count()
         self._name_singles = name_singles
         self.version = 0
+        self._based: tuple[int, dict[int, frozenset[int]]] = (0, {})
 
     # making -------------------------------------------------------------------------------------
 
@@ -270,6 +271,8 @@ class Factors:
         parent = self._all[factor].parent
         if parent is None:
             return Link(factor, 1, PLAIN)
+        if self._all[parent.root].parent is None:
+            return parent
         root, turn, frame = self.find(parent.root)
         link = Link(root, parent.turn * turn, frame_plus(parent.frame, frame, parent.turn))
         self._all[factor].parent = link
@@ -299,8 +302,17 @@ class Factors:
 
         Every tensor that the class occurs in allows the index sets that it has; what all of them
         have is left. The intersection is taken when asked for, since index sets that are found to
-        be the same later count as one.
+        be the same later count as one; nothing changes it as long as ``version`` stays.
         """
+        version, known = self._based
+        if version != self.version:
+            known = {}
+            self._based = (self.version, known)
+        if root not in known:
+            known[root] = self._allowed(root)
+        return known[root]
+
+    def _allowed(self, root: int) -> frozenset[int]:
         if self._all[root].kind == Kind.FIXED:
             return frozenset()
         allowed = [frozenset().union(*map(self._atoms, c)) for c in self._all[root].bases]

@@ -361,7 +361,8 @@ class _Readout:
         """The entries of every parameter that the outputs do not depend on."""
         found: dict[str, Tensor] = {}
         for name, value in self.derivation.own.items():
-            if name not in parameters or name in self.frozen:
+            kept = name not in parameters or name in self.frozen
+            if kept or not any(leaf.factor in self.dead_classes for leaf in self._leaves(value)):
                 continue
 
             def marked(cell: Tensor, chosen: tuple[Leaf, ...]) -> Tensor:
@@ -369,10 +370,12 @@ class _Readout:
                 return torch.full_like(cell, dead)
 
             blank = torch.zeros(value.shape, dtype=torch.bool)
-            mask = over_cells(blank, motions[name].axes, marked)
-            if bool(mask.any()):
-                found[name] = mask
+            found[name] = over_cells(blank, motions[name].axes, marked)
         return found
+
+    def _leaves(self, value: Value) -> Iterable[Leaf]:
+        """Every leaf of a value, seen from the root of its class."""
+        return itertools.chain(*map(leaves, self._axes(value)))
 
     def _masks(self, program: Program, dead: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Which entries of a parameter are shifted freely, where not all are."""

@@ -187,6 +187,15 @@ class Program:
         return found
 
     @cached_property
+    def shifting(self) -> frozenset[int]:
+        """The steps at which a shift is found; the rest only lay out the tensors that it meets."""
+        found: set[int] = set()
+        for index, step in enumerate(self.steps):
+            if step.kind in ("source", "constant") or not found.isdisjoint(step.inputs):
+                found.add(index)
+        return frozenset(found)
+
+    @cached_property
     def absorbed_at(self) -> frozenset[int]:
         """The steps at which pivots take back all that arrives."""
         return frozenset(path[-1] for path in self.pivots.values())
@@ -248,6 +257,8 @@ class Run:
 
     def _at(self, index: int, only: frozenset[str]) -> Tensor | None:
         """The shift at a step that some of the sources and constants cause."""
+        if index not in self.program.shifting:
+            return self._evaluate(index, only)  # as large as a weight: not kept
         if (index, only) not in self._done:
             gone = index in self.program.absorbed_at
             self._done[index, only] = None if gone else self._evaluate(index, only)
