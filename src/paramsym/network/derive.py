@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
 from paramsym.network.spaces import listing
 from paramsym.network.stacks import unstacked
+from paramsym.network.sums import Reading
 from paramsym.network.symmetry import Symmetry
 from paramsym.network.ties import canonical_names, named_state, ties
 from paramsym.network.torus import Entry, Torus, torus
@@ -82,8 +83,14 @@ def symmetries(
     live = graph.pruned(chosen)
     patterns = {} if on is None else patterns_of(live, model, x, seed)
     derivation = Derivation(live, find_rule, pinned=frozenset(frozen), patterns=patterns)
-    derivation.run()
-    result = _Readout(derivation, model, frozen, graph.branch_only).run()
+    while True:
+        derivation.run()
+        readout = _Readout(derivation, model, frozen, graph.branch_only)
+        result = readout.run()
+        if not readout.unsaid:
+            break
+        kept = derivation.readings.items() - readout.unsaid.items()
+        derivation.readings = dict(sorted(kept))
     return replace(result, outputs=chosen, model=model, x=x, local=on is not None)
 
 
@@ -116,12 +123,16 @@ def patterns_of(graph: Graph, model: nn.Module, x: Any, seed: int) -> dict[int, 
 
 @dataclass
 class _Readout:
-    """A finished derivation as plain data."""
+    """A finished derivation as plain data.
+
+    ``unsaid`` are the readings that no null says: the derivation has to do without them.
+    """
 
     derivation: Derivation
     model: nn.Module
     frozen: set[str]
     branch_only: bool
+    unsaid: dict[str, Reading] = field(default_factory=dict)
 
     def run(self) -> Symmetry:
         """Motions in the free unknowns, then a readable basis of these, then names."""
@@ -427,7 +438,11 @@ class _Readout:
                 found.append(reading_null(reading, size))
         kept = independent(found, shifted, motions, classes)
         moved = ((null, null.motion(motions)) for null in kept)
-        return [(null, motion) for null, motion in moved if motion is not None]
+        said = [(null, motion) for null, motion in moved if motion is not None]
+        keys = {null.key for null, _ in said}
+        known = {n: r for n, r in derivation.readings.items() if r.key in program.known}
+        self.unsaid = {n: r for n, r in known.items() if r.key not in keys}
+        return said
 
     def _bare(self, name: str, motions: Mapping[str, Motion]) -> Motion:
         """How a translation of a bias is moved, in the frame in which its axis is rotated.

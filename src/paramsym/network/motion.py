@@ -172,7 +172,8 @@ def _laid_along(vector: Motion, leaves_: Sequence[Leaf]) -> Block | None:
     """What multiplies a vector where it lies along the given leaves, by their slots."""
     for chosen in cells(vector.axes):
         own = [leaf for leaf in chosen if leaf.size > 1]
-        if [(x.size, x.factor) for x in own] == [(x.size, x.factor) for x in leaves_]:
+        whole = len(own) == len(leaves_) == 1
+        if whole or [(x.size, x.factor) for x in own] == [(x.size, x.factor) for x in leaves_]:
             names = {x.slot: y.slot for x, y in zip(own, leaves_, strict=True)}
             block = vector.blocks.get(frozenset(leaf.slot for leaf in chosen), Block())
             return Block(block.scale.rename(names), block.sign.rename(names))

@@ -197,7 +197,7 @@ def _off_rows(null: Null, gone: set[int], size: int) -> Null | None:
         return null if 0 in null.axes else None
     rows = [k for k in range(size) if k not in gone]
     kept = rows if null.balanced is None else rows[1:]
-    return replace(null, rows=tuple(kept), balanced=None)
+    return replace(null, rows=tuple(kept), balanced=None) if kept else None
 
 
 def _apart(
