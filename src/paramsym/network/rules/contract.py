@@ -19,7 +19,6 @@ from paramsym.network.axes import (
     Tree,
     branches,
     frame_plus,
-    is_uniform,
     picked,
 )
 from paramsym.network.graph import Graph, Ref
@@ -204,11 +203,11 @@ def kept(x: Leaf, y: Leaf) -> Leaf:
 
 def gain_name(engine: Derivation, value: Value) -> str | None:
     """The state name of a vector that every reader multiplies by, else None."""
-    along = [axis for axis in value.axes if axis.size > 1 and not is_uniform(axis)]
-    if value.node < 0 or len(along) != 1:
+    if value.node < 0:
         return None
     node = engine.graph.nodes[value.node]
-    if node.op not in ("parameter", "buffer"):
+    vector = sum(n > 1 for n in node.shape or ()) == 1
+    if node.op not in ("parameter", "buffer") or not vector:
         return None
     return node.target if _only_scales(engine.graph, node.index) else None
 
