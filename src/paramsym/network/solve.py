@@ -128,8 +128,10 @@ class Derivation:
         self.patterns = patterns or {}
         self.unseen = Unseen(graph, self.outputs)
         self.sums = Sums(graph)
-        readings = self.sums.readings()
-        self.readings = {name: r for name, r in readings.items() if name not in pinned}
+        self.readings: dict[str, list[Reading]] = {}
+        for reading in self.sums.readings():
+            if reading.name not in pinned:
+                self.readings.setdefault(reading.name, []).append(reading)
         self.factors = Factors(name_singles=bool(patterns))
         self.trees: dict[str, tuple[Tree, ...]] = {}
         self.attached: dict[int, str] = {}
@@ -391,8 +393,16 @@ class Derivation:
             shape = self.own[reading.name].shape
             own = tuple(1 if k == reading.axis else n for k, n in enumerate(shape))
             support = frozenset(k for k, n in enumerate(own) if n > 1)
-            self.read_sources[reading.key] = self.flows.source(reading.key, own, shape, support)
+            parts = [] if reading.rows is None else [reading.rows]
+            self.read_sources[reading.key] = self.flows.source(
+                reading.key, own, shape, support, parts
+            )
         return self.read_sources[reading.key]
+
+    def without(self, lost: Iterable[Reading]) -> None:
+        """Do without some readings."""
+        gone = set(lost)
+        self.readings = {n: [r for r in rs if r not in gone] for n, rs in self.readings.items()}
 
     def _fresh_charges(self, value: Value, name: str, moves: bool) -> dict[Cell, Charge]:
         charges: dict[Cell, Charge] = {}
