@@ -35,7 +35,6 @@ from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
 from paramsym.network.spaces import listing
-from paramsym.network.stacks import unstacked
 from paramsym.network.sums import Reading
 from paramsym.network.symmetry import Symmetry
 from paramsym.network.ties import canonical_names, named_state, ties
@@ -70,7 +69,7 @@ def symmetries(
     Aff(3)
     """
     x = x if on is None else on
-    graph = unstacked(trace(model, x, seed=seed))
+    graph = trace(model, x, seed=seed)
     if not graph.outputs:
         raise TraceError(
             "the model returns no floating tensor",
