@@ -283,9 +283,9 @@ class Derivation:
             ref, item = node.args
             return self.values[ref.index][item]
         if node.shape is not None and node.index in self._free:
-            return self.fixed(node.shape, node.index)
+            return self.fixed(node.shape, node.index, self._what(node))
         if node.op in ("input", "constant"):
-            return self.fixed(node.shape or (), node.index)
+            return self.fixed(node.shape or (), node.index, self._what(node))
         if node.index in self.rotaries:
             node = self._rotary_node(node)
         op = Op(self, node, self._arguments(node.args), self._arguments(node.kwargs))
@@ -296,6 +296,12 @@ class Derivation:
         if result is None:
             return self._refused(op, "has no rule" if rule is None else "is used in an unknown way")
         return result
+
+    def _what(self, node: Node) -> str:
+        """Whether a tensor that depends on no parameter is known to be zero."""
+        value = self.graph.constants.get(node.index) if node.op == "constant" else None
+        zero = value is not None and not value.is_meta and not bool(value.any())
+        return "zero" if zero else "fixed"
 
     def _rotary_node(self, node: Node) -> Node:
         """The one operation that several nodes come down to."""

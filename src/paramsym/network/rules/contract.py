@@ -50,6 +50,9 @@ def combine(
     b = engine.apart(a, b)
     mean = means and b.flow is not None and _passes_means(op, a, b, batch, contract)
     flow = _mean_flow(op, a, b) if mean else _flow(op, a, b, batch, contract, power, eps)
+    if is_zero(a) or is_zero(b):
+        shape = _Combination(op, a, b, tuple(batch), tuple(contract), power, eps).shape()
+        return engine.fixed(shape, op.node.index, "zero")
     matched = engine.matched(a, b, [*batch, *contract])
     if matched is None:
         shape = _Combination(op, a, b, tuple(batch), tuple(contract), power, eps).shape()
@@ -187,6 +190,12 @@ class _Combination:
                 engine.equal(total, term)
             total = term
         return NEUTRAL if total is None else total
+
+
+def is_zero(x: Value) -> bool:
+    """Whether all entries are known to be zero."""
+    special = [axis for axis in x.axes if isinstance(axis, Leaf) and axis.factor is None]
+    return x.free and any(axis.what == "zero" for axis in special)
 
 
 def _zipped(pairs: Iterable[tuple[Branch, Branch]]) -> Iterable[tuple[Leaf, Leaf]]:
