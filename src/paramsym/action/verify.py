@@ -35,13 +35,16 @@ class Row:
     """One line of the proof: how much the function and the weights changed.
 
     `error` is relative to the outputs, `moved` to the parameters. `control` is the change of the
-    function under a spoilt motion, None where the motion cannot be spoilt.
+    function under a spoilt motion, None where the motion cannot be spoilt. Where `exactness` is
+    "loss", the error is that of the logarithms of the softmax of the outputs; where it is "eps", it
+    is the size of what an epsilon breaks, and no failure.
     """
 
     label: str
     error: float
     moved: float
     control: float | None = None
+    exactness: str = "exact"
 
 
 @dataclass(frozen=True)
@@ -188,12 +191,13 @@ class _Proof:
     def _verdict(
         self, rows: tuple[Row, ...], trials: int, worst: _Trial | None = None, note: str = ""
     ) -> Verification:
-        failed = [row for row in rows if row.error > VERIFY_TOLERANCE]
-        culprits, remainder = self._blame(rows, worst) if failed and worst else ((), None)
-        factors = rows[1:] or rows
+        judged = [row for row in rows if row.exactness != "eps"]
+        failed = [row for row in judged if row.error > VERIFY_TOLERANCE]
+        culprits, remainder = self._blame(tuple(judged), worst) if failed and worst else ((), None)
+        factors = judged[1:] or judged
         return Verification(
             passed=not failed,
-            max_error=max((row.error for row in rows), default=0.0),
+            max_error=max((row.error for row in judged), default=0.0),
             worst_space=max(factors, key=lambda row: row.error).label if factors else "",
             table=rows,
             culprits=culprits,
@@ -208,38 +212,59 @@ class _Proof:
         """A row per factor, of the first sampled element that moves something in it."""
         if not isinstance(self.action, Separable):
             return
-        for label in self.action.parts(wholes[0].g):
-            trials = (self._tried(self._kept(trial.g, [label])) for trial in wholes)
+        drawn = [self._drawn(self.seed + i, self.scale) for i in range(len(wholes))]
+        for label in self.action.parts(drawn[0]):
+            trials = (self._tried(self._kept(g, [label])) for g in drawn)
             seen = [next(trials)]
             while seen[-1].moved <= MOVED_TOLERANCE and len(seen) < len(wholes):
                 seen.append(next(trials))
-            trial = seen[-1]
-            control = self._control(trial) if trial.moved > MOVED_TOLERANCE else None
-            yield Row(label, trial.error, trial.moved, control)
+            trial, exactness = seen[-1], self._exactness(label)
+            error = (
+                self._error(trial.state, logarithms=True) if exactness == "loss" else trial.error
+            )
+            judged = exactness not in ("eps", "loss") and trial.moved > MOVED_TOLERANCE
+            control = self._control(trial) if judged else None
+            yield Row(label, error, trial.moved, control, exactness)
 
     def _sampled(self, seed: int) -> _Trial:
         """An element of the scale asked for; of a local group, one small enough to stay in it."""
-        scale, trial = self.scale, self._tried(self.action.sample(seed=seed, scale=self.scale))
+        scale, trial = self.scale, self._tried(self._exact(self._drawn(seed, self.scale)))
         if getattr(self.action, "local", False):
             for _ in range(LOCAL_HALVINGS):
                 if trial.error <= VERIFY_TOLERANCE:
                     break
                 scale /= 2
-                trial = self._tried(self.action.sample(seed=seed, scale=scale))
+                trial = self._tried(self._exact(self._drawn(seed, scale)))
             self.scale = min(self.scale, scale)
         return trial
+
+    def _drawn(self, seed: int, scale: float) -> Any:
+        return self.action.sample(seed=seed, scale=scale)
+
+    def _exactness(self, label: str) -> str:
+        labels: Mapping[str, str] = getattr(self.action, "exactness", {})
+        return labels.get(label, "exact")
+
+    def _exact(self, g: Any) -> Any:
+        """The element without the factors that are no symmetries of the function."""
+        labels: Mapping[str, str] = getattr(self.action, "exactness", {})
+        kept = [label for label, what in labels.items() if what not in ("eps", "loss")]
+        return g if len(kept) == len(labels) else self._kept(g, list(dict.fromkeys(kept)))
 
     def _tried(self, g: Any) -> _Trial:
         state = self.action.act(g, dict(self.function.state), x=self.function.x)
         moved = max(_moved(self.function.state[name], state[name]) for name in self.function.names)
         return _Trial(g, self._error(state), moved, state)
 
-    def _error(self, state: Mapping[str, Tensor]) -> float:
+    def _error(self, state: Mapping[str, Tensor], *, logarithms: bool = False) -> float:
         with torch.no_grad():
             outputs = self.function.outputs(state)
         if [y.shape for y in outputs] != [y.shape for y in self.expected]:
             return math.inf
-        return max(relative_error(y, e) for y, e in zip(outputs, self.expected, strict=True))
+        pairs = list(zip(outputs, self.expected, strict=True))
+        if logarithms:
+            pairs = [(y.log_softmax(-1), e.log_softmax(-1)) for y, e in pairs]
+        return max(relative_error(y, e) for y, e in pairs)
 
     def _kept(self, g: Any, labels: Sequence[str]) -> Any:
         assert isinstance(self.action, Separable)

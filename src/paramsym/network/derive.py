@@ -51,6 +51,7 @@ def symmetries(
     on: Any = None,
     outputs: Sequence[int] | None = None,
     trainable_only: bool = False,
+    include: Iterable[str] = ("exact",),
     seed: int = 0,
 ) -> Symmetry:
     """The largest group of weight changes, of the kinds we know, that leaves `model` alone.
@@ -60,6 +61,10 @@ def symmetries(
     floating outputs that must stay; with `trainable_only` frozen parameters stay where they are.
     `seed` fixes noise in train mode.
 
+    `include=("exact", "eps", "loss")` adds the scales that only the epsilon of a normalisation
+    breaks, and the shifts of all logits alike that a loss starting with a softmax does not see;
+    they have spaces of their own, whose `exactness` says so.
+
     With `on=batch` the group is the larger one of the net whose ReLU units that are on, or off, for
     all of the batch stay so: valid on the batch, near the model's weights.
 
@@ -68,6 +73,7 @@ def symmetries(
     >>> print(symmetries(net, torch.ones(1, 2)).spaces[0].group)
     Aff(3)
     """
+    wanted = _included(include)
     x = x if on is None else on
     graph = trace(model, x, seed=seed)
     if not graph.outputs:
@@ -81,15 +87,47 @@ def symmetries(
     frozen = {n for n, p in model.named_parameters() if trainable_only and not p.requires_grad}
     live = graph.pruned(chosen)
     patterns = {} if on is None else patterns_of(live, model, x, seed)
-    derivation = Derivation(live, find_rule, pinned=frozenset(frozen), patterns=patterns)
+
+    def derived(eps: bool, loss: bool) -> Derivation:
+        pinned = frozenset(frozen)
+        return Derivation(live, find_rule, pinned=pinned, patterns=patterns, eps=eps, loss=loss)
+
+    seen: frozenset[str] | None = None
+    if "loss" in wanted:
+        seen = frozenset(_read_out(derived(False, False), model, frozen).structure.shifts)
+    derivation = derived("eps" in wanted, "loss" in wanted)
+    result = _read_out(derivation, model, frozen, graph.branch_only, seen, local=on is not None)
+    return replace(result, outputs=chosen, model=model, x=x, local=on is not None)
+
+
+def _read_out(
+    derivation: Derivation,
+    model: nn.Module,
+    frozen: set[str],
+    branch_only: bool = False,
+    seen: frozenset[str] | None = None,
+    *,
+    local: bool = False,
+) -> Symmetry:
+    """Run a derivation until every reading that it uses can be said."""
     while True:
         derivation.run()
-        readout = _Readout(derivation, model, frozen, graph.branch_only)
+        readout = _Readout(derivation, model, frozen, branch_only, seen, local)
         result = readout.run()
         if not readout.unsaid:
-            break
+            return result
         derivation.without(readout.unsaid)
-    return replace(result, outputs=chosen, model=model, x=x, local=on is not None)
+
+
+def _included(include: Iterable[str]) -> frozenset[str]:
+    wanted = frozenset([include] if isinstance(include, str) else include)
+    if not wanted <= {"exact", "eps", "loss"}:
+        raise ParamsymError(
+            f"include= names {sorted(wanted)}",
+            where="symmetries",
+            remedy='choose among "exact", "eps" and "loss"',
+        )
+    return wanted
 
 
 def _selected(count: int, outputs: Sequence[int] | None) -> tuple[int, ...] | None:
@@ -123,13 +161,16 @@ def patterns_of(graph: Graph, model: nn.Module, x: Any, seed: int) -> dict[int, 
 class _Readout:
     """A finished derivation as plain data.
 
-    ``unsaid`` are the readings that no null says: the derivation has to do without them.
+    ``unsaid`` are the readings that no null says: the derivation has to do without them. ``seen``
+    are the exact translations, where others are there as well.
     """
 
     derivation: Derivation
     model: nn.Module
     frozen: set[str]
     branch_only: bool
+    seen: frozenset[str] | None = None
+    local: bool = False
     unsaid: list[Reading] = field(default_factory=list)
 
     def run(self) -> Symmetry:
@@ -190,6 +231,8 @@ class _Readout:
                 for block in self._motion(value).blocks.values()
                 for var, _ in block.scale.terms
             ),
+            self._inexact(shifts),
+            "batch" if self.local else "exact",
         )
         moving = {n: m for n, m in motions.items() if not m.is_still(classes) or n in shifts}
         slopes = self._slopes()
@@ -211,6 +254,16 @@ class _Readout:
             tuple(null for null, _ in nulls),
             branch_only=self.branch_only,
         )
+
+    def _inexact(self, shifts: Iterable[str]) -> dict[tuple[str, int | str], str]:
+        """The variables that an epsilon breaks, the translations that only a loss ignores."""
+        broken = (self._scale(form) for form in self.derivation.broken)
+        found: dict[tuple[str, int | str], str] = {
+            ("scale", var): "eps" for form in broken for var, _ in form.terms
+        }
+        if self.seen is not None:
+            found |= {("shift", key): "loss" for key in shifts if key not in self.seen}
+        return found
 
     # classes ------------------------------------------------------------------------------------
 
@@ -435,10 +488,14 @@ class _Readout:
         for reading in known:
             size = derivation.own[reading.name].shape[reading.axis]
             found.append(reading_null(reading, size))
+        if self.seen is not None:  # what is exact stays whole
+            found.sort(key=lambda null: null.key not in (self.seen or ()))
         kept = independent(found, shifted, motions, classes)
         moved = ((null, null.motion(motions)) for null in kept)
         said = [(null, motion) for null, motion in moved if motion is not None]
         keys = {null.key for null, _ in said}
+        if self.seen is not None:
+            said = [(replace(null, exact=null.key in self.seen), motion) for null, motion in said]
         self.unsaid = [reading for reading in known if reading.key not in keys]
         return said
 

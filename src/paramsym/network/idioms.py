@@ -99,3 +99,18 @@ def unread_rows(graph: Graph, index: int) -> tuple[int, ...]:
             return ()
         read.update(known.flatten().tolist())
     return tuple(k for k in rows if k not in read)
+
+
+def adds_eps(graph: Graph, node: Node) -> bool:
+    """Whether a node adds a small number to a mean square, and only roots of it are taken."""
+    number = node.args[1] if node.op == "aten.add.Tensor" else None
+    if not isinstance(number, float) or not 0 < number < 0.1 or not isinstance(node.args[0], Ref):
+        return False
+    mean = graph.nodes[node.args[0].index].op in ("aten.mean.dim", "aten.var.correction")
+    users = [graph.nodes[k] for k in graph.users(node.index)]
+    roots = [u.op in ("aten.rsqrt.default", "aten.sqrt.default") or _is_root(u) for u in users]
+    return mean and bool(roots) and all(roots)
+
+
+def _is_root(node: Node) -> bool:
+    return node.op == "aten.pow.Tensor_Scalar" and abs(float(node.args[1])) == 0.5

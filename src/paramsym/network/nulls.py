@@ -36,7 +36,8 @@ class Null:
     """A free translation ``key`` of the parameter ``name`` along ``axes`` (see ``Along``).
 
     ``balanced`` is an axis along which the entries of ``u`` add up to zero (None: they are free),
-    ``rows`` the places along the first axis at which they are free (None: at all).
+    ``rows`` the places along the first axis at which they are free (None: at all). One that is not
+    ``exact`` is seen by the outputs, but not by a loss.
     With ``read`` the direction is one that every reader of the parameter makes nothing of, up to a
     constant; without, one in which no output sees what the parameter writes.
     """
@@ -47,6 +48,7 @@ class Null:
     balanced: int | None = None
     read: bool = False
     rows: tuple[int, ...] | None = None
+    exact: bool = True
 
     def mask(self, shape: Sequence[int]) -> Tensor | None:
         """Which entries of u are free, where not all are."""

@@ -47,6 +47,8 @@ from paramsym.network.values import (
     stretched,
 )
 
+# Where variables come from that only an epsilon keeps from being symmetries.
+EPS = "eps"
 Pairs = list[tuple[tuple[Leaf, ...], tuple[Leaf, ...]]]
 Result = Value | tuple[Value | None, ...] | None
 
@@ -120,13 +122,16 @@ class Derivation:
         pinned: frozenset[str] = frozenset(),
         outputs: Sequence[int] | None = None,
         patterns: dict[int, Tensor] | None = None,
+        eps: bool = False,
+        loss: bool = False,
     ) -> None:
         self.graph = graph
         self.rules = rules
         self.pinned = pinned
         self.outputs = tuple(graph.outputs if outputs is None else outputs)
         self.patterns = patterns or {}
-        self.unseen = Unseen(graph, self.outputs)
+        self.eps = eps
+        self.unseen = Unseen(graph, self.outputs, last=loss)
         self.sums = Sums(graph)
         self.readings: dict[str, list[Reading]] = {}
         for reading in self.sums.readings():
@@ -169,8 +174,16 @@ class Derivation:
             self._read()
             assert self.factors.version == version, "the structure changed while it was being used"
             if not self._settle():
+                self._name_broken()
                 return
             self.final = False
+
+    def _name_broken(self) -> None:
+        """Call what an epsilon breaks by variables of their own: without these all is exact."""
+        for form in self.broken:
+            form = self.scales.reduce(form)
+            if form:
+                self.scales.require_zero(form.plus(self.scales.variable(form.slots(), EPS), -1))
 
     def _settle(self) -> bool:
         """Choose who absorbs what; True if a fixed vector turns out to be absorbed by nobody."""
@@ -221,6 +234,7 @@ class Derivation:
         self.slopes = {}
         self.constants = {}
         self.read_sources: dict[str, int] = {}
+        self.broken: list[Form] = []
 
     def _closed(self, slots: Iterable[Slot]) -> tuple[Slot, ...]:
         """The slots that can index a variable together, in a fixed order."""
@@ -493,6 +507,13 @@ class Derivation:
         if self.final:
             self.touched += [(x.factor, reason) for x in value.leaves() if x.factor is not None]
         return value
+
+    def unscaled(self, charge: Charge) -> None:
+        """Nothing scales this tensor, to which an epsilon is added (or: that breaks the scale)."""
+        if self.eps:
+            self.broken.append(charge.scale)
+        else:
+            self.scales.require_zero(charge.scale)
 
     def equal(self, a: Charge, b: Charge) -> None:
         """Two blocks scale alike."""

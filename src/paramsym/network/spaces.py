@@ -18,6 +18,7 @@ from paramsym.network.element import Structure, Variable
 from paramsym.network.motion import IndexClass, Motion
 
 RETURNED = "the model returns it"
+LOSS = "a loss that starts with a softmax does not see it"
 UNUSED = "the outputs do not depend on it"
 UNREAD = "it is read against what adds up to zero"
 
@@ -26,6 +27,8 @@ UNREAD = "it is read against what adds up to zero"
 class Space:
     """One hidden space: what acts on it, on which parameters, and what kept it from being more.
 
+    ``exactness`` is "exact", "eps" (broken by the epsilon of a normalisation), "loss" (seen by the
+    outputs, not by a softmax loss), or "batch" (valid on the batch at hand).
     ``group`` is all that acts on the space; where spaces share a permutation (the heads of one
     attention layer) it stands in each of them. ``dim`` counts no direction twice.
     """
@@ -97,13 +100,18 @@ def listing(
     order: Iterable[str],
     idle: frozenset[str],
     logs: frozenset[int],
+    inexact: Mapping[tuple[str, int | str], str],
+    exactness: str,
 ) -> Listing:
     """Name every space after the module that writes it, and every factor after its space.
 
     ``idle`` are parameters that nothing has to take translations of back, ``logs`` the scales that
-    are translations in front of an exponential.
+    are translations in front of an exponential. ``inexact`` are scales and translations that are
+    no symmetries of the function, and what they are; all others are of the given ``exactness``.
     """
-    return _Lister(structure, motions, scalars, touched, unused, order, idle, logs).run()
+    lister = _Lister(structure, motions, scalars, touched, unused, order, idle, logs)
+    lister.inexact, lister.exactness = inexact, exactness
+    return lister.run()
 
 
 class _Lister:
@@ -128,6 +136,8 @@ class _Lister:
         self.spaces: list[Space] = []
         self.parts: list[Part] = []
         self.taken: dict[str, set[int | str]] = {"scale": set(), "sign": set(), "shift": set()}
+        self.inexact: Mapping[tuple[str, int | str], str] = {}
+        self.exactness = "exact"
 
     def run(self) -> Listing:
         """Classes first, each with its scales and signs; what is left over by itself."""
@@ -230,16 +240,18 @@ class _Lister:
             dim += math.prod(structure.extent(structure.scales[scale].dims))
         operations = self.touched.get(c, ())
         members = tuple(self.members[c])
-        self.spaces.append(Space(name, group.n, group, dim, members, record.reason, operations))
+        self._space(name, group, dim, members, record.reason, operations)
 
     def _first(self, kind: str, c: int) -> int | None:
-        return next((v for v in self._bound(kind, c) if v not in self.taken[kind]), None)
+        free = (v for v in self._bound(kind, c) if v not in self.taken[kind])
+        return next((v for v in free if (kind, v) not in self.inexact), None)
 
     def _shift_of(self, c: int) -> str | None:
         """A free bias along exactly this class."""
         if self.structure.classes[c].base:
             return None
-        for name in (n for n in self.structure.shifts if n in self.motions):
+        exact = (n for n in self.structure.shifts if ("shift", n) not in self.inexact)
+        for name in (n for n in exact if n in self.motions):
             present = [leaf for axis in self.motions[name].axes for leaf in leaves(axis)]
             along = [leaf for leaf in present if leaf.size > 1]
             if [leaf.factor for leaf in along] == [c] and name not in self.structure.masks:
@@ -252,7 +264,8 @@ class _Lister:
         free = key in self.unused or key in self.idle
         reason = UNUSED if free else "another bias takes its translation back"
         self._part(name, "free" if free else "shift", "shift", key)
-        self.spaces.append(Space(name, dim, groups.Translation(dim), dim, (key,), reason))
+        exactness = self.inexact.get(("shift", key))
+        self._space(name, groups.Translation(dim), dim, (key,), reason, (), exactness)
 
     def _null(self, key: str) -> None:
         """A translation along what nothing reads: its key is the parameter, then along what."""
@@ -260,7 +273,9 @@ class _Lister:
         name, dim = self._name(parameter, own=True), self.structure.shift_dim(key)
         kind, reason = _null_reason(where)
         self._part(name, kind, "shift", key)
-        self.spaces.append(Space(name, dim, groups.Translation(dim), dim, (parameter,), reason))
+        exactness = self.inexact.get(("shift", key))
+        reason = LOSS if exactness == "loss" else reason
+        self._space(name, groups.Translation(dim), dim, (parameter,), reason, (), exactness)
 
     def _leftover_variables(self) -> None:
         """Scales and signs that belong to no class: of a gain, or of several spaces together."""
@@ -269,7 +284,7 @@ class _Lister:
             if v in self.taken["scale"]:
                 continue
             same = (s for s in signs if self._same(v, s))
-            sign = next(same, None)
+            sign = None if ("scale", v) in self.inexact else next(same, None)
             if sign is not None:
                 signs.remove(sign)
             self._variable(v, sign)
@@ -294,10 +309,24 @@ class _Lister:
                 self._part(name, what, what, var)
         family = _DIAGONAL[scale is not None, sign is not None]
         dim = 0 if scale is None else size
+        exactness = None if scale is None else self.inexact.get(("scale", scale))
         reason = "its readers undo it entry by entry"
+        reason = "only the epsilon of a normalisation sees it" if exactness == "eps" else reason
         operations = tuple(itertools.chain(*(self.touched.get(c, ()) for c in record.dims)))
-        space = Space(name, size, family(size), dim, tuple(members), reason, operations)
-        self.spaces.append(space)
+        self._space(name, family(size), dim, tuple(members), reason, operations, exactness)
+
+    def _space(
+        self,
+        name: str,
+        group: Group,
+        dim: int,
+        members: tuple[str, ...],
+        reason: str,
+        operations: tuple[str, ...],
+        exactness: str | None = None,
+    ) -> None:
+        kept = exactness or self.exactness
+        self.spaces.append(Space(name, group.n, group, dim, members, reason, operations, kept))
 
     def _part(self, space: str, kind: str, where: str, key: int | str) -> None:
         self.parts.append(Part(space, kind, where, key))
@@ -323,6 +352,8 @@ def _null_reason(where: str) -> tuple[str, str]:
     ('unread', 'it is read against what adds up to zero, divided by norm.weight')
     """
     first, _, rest = where.partition(" ")
+    if where == "unread rows":
+        return "free", "no lookup reads these rows"
     if first == "unseen":
         return "unseen", f"no output sees it {rest}".rstrip()
     _, _, gains = rest.partition("/")

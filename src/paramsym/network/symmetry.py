@@ -86,6 +86,12 @@ class Symmetry:
         """Every axis of every parameter: acted on, free, or pinned for a reason."""
         return audit(self)
 
+    @cached_property
+    def exactness(self) -> dict[str, str]:
+        """For each factor what it leaves alone: see `Space.exactness`."""
+        of_space = {space.name: space.exactness for space in self.spaces}
+        return {part.label: of_space.get(part.space, "exact") for part in self.factors}
+
     # elements -----------------------------------------------------------------------------------
 
     def identity(self) -> Element:

@@ -9,7 +9,7 @@ from typing import Any
 from paramsym.network.activations import ActivationFacts, facts_of_op
 from paramsym.network.axes import Kind, Leaf, Tree, is_split, leaves, picked
 from paramsym.network.flow import Support
-from paramsym.network.idioms import centred_axes
+from paramsym.network.idioms import adds_eps, centred_axes
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine, gain_name, kept
 from paramsym.network.rules.pieces import Pieces, image
@@ -25,6 +25,12 @@ def add_rule(op: Op) -> Result:
     axes = centred_axes(op.engine.graph, op.node)
     if axes is not None:
         return centred(op, op[0], axes)
+    if op.engine.eps and adds_eps(op.engine.graph, op.node):
+        for charge in op[0].charges.values():
+            op.engine.unscaled(charge)
+        return unchanged(op)
+    if not isinstance(op[1], Value) and op[1] == 0:
+        return unchanged(op)
     sign = -1.0 if op.name == "sub" else 1.0
     return add(op, as_value(op, op[0]), as_value(op, op[1]), sign)
 

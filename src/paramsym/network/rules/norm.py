@@ -59,7 +59,7 @@ def standardised(op: Op, x: Value, mean: Value | None, variance: Value | None, e
     charges = {}
     for cell, charge in x.charges.items():
         if eps > 0:
-            engine.scales.require_zero(charge.scale)
+            engine.unscaled(charge)
         other = [leaf for k, axis in enumerate(x.axes) if k != 1 for leaf in leaves(axis)]
         charges[cell] = Charge(ZERO, engine.along(charge, other, op.where).sign)
     return Value(x.axes, charges, node=op.node.index)
@@ -98,10 +98,9 @@ def unit(op: Op, x: Value, axes: list[int], eps: float) -> Value:
     square = squared_norm(op, x, axes, keepdim=True)
     for charge in square.charges.values():
         if eps > 0:
-            op.engine.scales.require_zero(charge.scale)
+            op.engine.unscaled(charge)
     inverse = {
-        cell: Charge(charge.scale.times(Fraction(-1, 2)) if eps == 0 else ZERO)
-        for cell, charge in square.charges.items()
+        cell: Charge(charge.scale.times(Fraction(-1, 2))) for cell, charge in square.charges.items()
     }
     root = replace(square, charges=inverse, node=-1)
     still = replace(x, flow=None, expression=None)
