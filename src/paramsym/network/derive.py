@@ -114,9 +114,9 @@ def _read_out(
         derivation.run()
         readout = _Readout(derivation, model, frozen, branch_only, seen, local)
         result = readout.run()
-        if not readout.unsaid:
+        if not readout.unsaid and not readout.held:
             return result
-        derivation.without(readout.unsaid)
+        derivation.without(readout.unsaid, readout.held)
 
 
 def _included(include: Iterable[str]) -> frozenset[str]:
@@ -161,7 +161,8 @@ def patterns_of(graph: Graph, model: nn.Module, x: Any, seed: int) -> dict[int, 
 class _Readout:
     """A finished derivation as plain data.
 
-    ``unsaid`` are the readings that no null says: the derivation has to do without them. ``seen``
+    ``unsaid`` are the readings that no null says: the derivation has to do without them. So it has
+    without the shifts ``held``, which would move with a learned slope. ``seen``
     are the exact translations, where others are there as well.
     """
 
@@ -172,6 +173,7 @@ class _Readout:
     seen: frozenset[str] | None = None
     local: bool = False
     unsaid: list[Reading] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
 
     def run(self) -> Symmetry:
         """Motions in the free unknowns, then a readable basis of these, then names."""
@@ -199,6 +201,8 @@ class _Readout:
         own = self._shift_shapes(program)
         own |= {n: shapes[n] for n in dead}
         shifts = {n: narrowed(self._bare(n, motions), shape) for n, shape in own.items()}
+        free = {n: m for n, m in shifts.items() if n not in self.derivation.held}
+        self.held = [n for n, motion in free.items() if self._follows_slopes(motion)]
         shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
         motions |= {n: shifts[n] for n in unused}
         extents = {n: own.get(n, shapes[n]) for n in shifts}
@@ -452,6 +456,14 @@ class _Readout:
                 masks[name] = masks.get(name, torch.tensor(False)) | mask
         return masks
 
+    def _follows_slopes(self, motion: Motion) -> bool:
+        """Whether what moves a translation depends on the value of a learned slope."""
+        bound = [("scale", v) for v in self.derivation.scales.bound]
+        bound += [("sign", v) for v in self.derivation.signs.bound]
+        moved = [("scale", v) for b in motion.blocks.values() for v, _ in b.scale.terms]
+        moved += [("sign", v) for b in motion.blocks.values() for v, _ in b.sign.terms]
+        return not set(bound).isdisjoint(moved)
+
     def _null_masks(
         self, nulls: Sequence[tuple[Null, Motion]], shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, Tensor]:
@@ -492,7 +504,11 @@ class _Readout:
             found.sort(key=lambda null: null.key not in (self.seen or ()))
         kept = independent(found, shifted, motions, classes)
         moved = ((null, null.motion(motions)) for null in kept)
-        said = [(null, motion) for null, motion in moved if motion is not None]
+        said = [
+            (null, motion)
+            for null, motion in moved
+            if motion is not None and not self._follows_slopes(motion)
+        ]
         keys = {null.key for null, _ in said}
         if self.seen is not None:
             said = [(replace(null, exact=null.key in self.seen), motion) for null, motion in said]

@@ -143,6 +143,7 @@ class Derivation:
         self.unknown: dict[int, str] = {}
         self.settlement: Settlement | None = None
         self.lost: set[str] = set()
+        self.held: frozenset[str] = frozenset()
         self.touched: list[tuple[int, str]] = []
         self.swallowed: set[tuple[int, int]] = set()
         self.final = False
@@ -388,7 +389,7 @@ class Derivation:
         self.own[name] = value
         shape = tuple(node.shape or ())
         step = self.flows.add("tensor", (), shape, frozenset(range(len(shape))), name=name)
-        free = node.op == "parameter" and name not in self.pinned
+        free = node.op == "parameter" and name not in self.pinned | self.held
         source = self._source(value, name) if free and only_added(self.graph, node.index) else None
         return replace(value, expression=step, flow=source)
 
@@ -404,7 +405,7 @@ class Derivation:
         """The name of a parameter that embeddings alone read."""
         node = self.graph.nodes[table.index]
         users = (self.graph.nodes[k].op for k in self.graph.users(node.index))
-        free = node.op == "parameter" and node.target not in self.pinned
+        free = node.op == "parameter" and node.target not in self.pinned | self.held
         return node.target if free and set(users) == {"aten.embedding.default"} else None
 
     def reading_source(self, reading: Reading) -> int:
@@ -419,9 +420,10 @@ class Derivation:
             )
         return self.read_sources[reading.key]
 
-    def without(self, lost: Iterable[Reading]) -> None:
-        """Do without some readings."""
+    def without(self, lost: Iterable[Reading], held: Iterable[str]) -> None:
+        """Do without some readings, and without the shifts of some parameters."""
         gone = set(lost)
+        self.held |= frozenset(held)
         self.readings = {n: [r for r in rs if r not in gone] for n, rs in self.readings.items()}
 
     def _fresh_charges(self, value: Value, name: str, moves: bool) -> dict[Cell, Charge]:
