@@ -70,6 +70,16 @@ class Motion:
         charged = any(any(block) for block in self.blocks.values())
         return not moving and not charged and self.inverted is None
 
+    def gains(self, classes: Mapping[int, IndexClass]) -> set[str]:
+        """The vectors in whose frames this tensor is rotated."""
+        return {
+            gain.name
+            for axis in self.axes
+            for leaf in leaves(axis)
+            if leaf.factor is not None and classes[leaf.factor].kind > Kind.PERMUTATION
+            for gain, _ in leaf.frame
+        }
+
     def apply(
         self, tensor: Tensor, g: Moves, classes: Mapping[int, IndexClass], read: Read
     ) -> Tensor:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,9 @@ from paramsym.network.motion import (
     motion_to_dict,
 )
 from paramsym.network.moving.act import Act
+from paramsym.network.moving.files import move_files
+from paramsym.network.moving.fit import canonical_of, refuse_misfit
+from paramsym.network.moving.inplace import move_in_place, tensors_of
 from paramsym.network.nulls import Null
 from paramsym.network.spaces import Part, Space, unit_labels
 from paramsym.network.ties import canonical_names, named_state
@@ -150,6 +154,36 @@ class Symmetry:
         self.structure.check(g)
         return dict(Act(self, g, self._checked(params)).each(params))
 
+    def apply_(self, g: Element, target: nn.Module | Mapping[str, Tensor]) -> None:
+        """Move the weights of a model, or of a dict, where they are.
+
+        Dtype and device stay; tied tensors are written once. Nothing is written when something is
+        missing or has another shape.
+
+        >>> import paramsym as ps
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+        >>> x = torch.ones(1, 2)
+        >>> sym, before = ps.symmetries(net, x), net(x)
+        >>> sym.apply_(sym.sample(seed=0), net)
+        >>> torch.allclose(before, net(x))
+        True
+        """
+        self.structure.check(g)
+        tensors = tensors_of(target)
+        self._checked(tensors, "apply_")
+        move_in_place(self, g, tensors)
+
+    def apply_safetensors(self, g: Element, source: str | Path, target: str | Path) -> None:
+        """Write a safetensors file whose weights are those of `source`, moved, without the model.
+
+        `source` is a file, or a folder as Hugging Face writes it (one file, or shards with an
+        index); a folder is copied with its configuration. One tensor is in memory at a time. A
+        source that does not match is refused with a list of what is missing or misshaped, and
+        nothing is written.
+        """
+        self.structure.check(g)
+        move_files(self, g, Path(source), Path(target))
+
     def generators(self, params: Mapping[str, Tensor] | None = None, x: Any = None) -> Tensor:
         """One tangent vector d/dt exp(t·hᵢ)·θ per row, columns over `named_parameters()`."""
         state = {name: double(value) for name, value in self._state(params).items()}
@@ -185,38 +219,24 @@ class Symmetry:
             )
         return dict(named_state(self.model))
 
-    def _checked(self, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _checked(self, params: Mapping[str, Tensor], where: str = "params") -> dict[str, Tensor]:
         """The tensors by canonical name; refuses what is missing or of another shape."""
-        canonical = {alias: name for name, names in self.aliases.items() for alias in names}
-        known: dict[str, Tensor] = {}
+        shapes = {name: tensor.shape for name, tensor in params.items()}
+        refuse_misfit(self, shapes, self.needed, where)
+        canonical, known = canonical_of(self), dict[str, Tensor]()
         for name, tensor in params.items():
-            own = canonical.get(name, name)
-            shape = self.shapes.get(own)
-            if shape is not None and tuple(tensor.shape) != shape:
-                raise ShapeError(
-                    f"has shape {tuple(tensor.shape)}, this symmetry acts on {shape}",
-                    where=name,
-                    remedy="pass parameters of the model it was derived from",
-                )
-            known.setdefault(own, tensor)
-        missing = [name for name in self._needed if name not in known]
-        if missing:
-            buffers = any(name not in self.parameters for name in missing)
-            remedy = "pass the model's state_dict()" if buffers else "pass all parameters"
-            raise ParamsymError(
-                f"the action moves {', '.join(missing[:4])}, which params lack",
-                where=missing[0],
-                remedy=remedy,
-            )
+            known.setdefault(canonical.get(name, name), tensor)
         return known
 
     @cached_property
-    def _needed(self) -> tuple[str, ...]:
-        """Every tensor that some element moves."""
+    def needed(self) -> tuple[str, ...]:
+        """Every tensor that some element moves, and the gains in whose frame it moves others."""
         moved = [n for n, m in self.motions.items() if not m.is_still(self.structure.classes)]
         shifted = [*self.structure.shifts, *self.program.sources, *self.program.tracked]
         own = {null.key: null.name for null in self.nulls}
-        return tuple(dict.fromkeys(own.get(name, name) for name in [*moved, *shifted]))
+        rotated = (m.gains(self.structure.classes) for m in self.motions.values())
+        gains = sorted(set().union(*rotated))
+        return tuple(dict.fromkeys(own.get(name, name) for name in [*moved, *shifted, *gains]))
 
     # data ---------------------------------------------------------------------------------------
 

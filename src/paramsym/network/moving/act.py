@@ -23,6 +23,7 @@ from paramsym.network.motion import (
     narrowed,
     over_cells,
 )
+from paramsym.network.moving.fit import canonical_of
 from paramsym.network.moving.recent import Recent
 from paramsym.network.nulls import Null
 
@@ -48,7 +49,7 @@ class Act:
 
     def each(self, given: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """Every name that was given with its tensor moved, in its own dtype; ties moved once."""
-        canonical = {a: n for n, names in self.sym.aliases.items() for a in names}
+        canonical = canonical_of(self.sym)
         shared: dict[str, Tensor] = {}
         for name, tensor in given.items():
             own = canonical.get(name, name)
@@ -156,8 +157,13 @@ class Act:
         return motion.apply(tensor, self.g, self.sym.structure.classes, self._original)
 
     def _original(self, name: str) -> Tensor:
-        tensor = self.params[name]
-        return tensor.detach().to(torch.float64)
+        if name not in self.params:
+            raise ParamsymError(
+                "is missing, and others move with it",
+                where=name,
+                remedy="pass the model's state_dict()",
+            )
+        return self.params[name].detach().to("cpu", torch.float64)
 
     def _shift(self, name: str) -> Tensor | None:
         """The free translation of a bias, in the frame in which its axis is rotated."""
