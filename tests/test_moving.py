@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,27 @@ from paramsym.network.moving.recent import Recent
 from zoo import dense, laws
 from zoo.models import CASES, Case
 
-every = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+
+def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
+    """One test a case, under its name."""
+    return pytest.mark.parametrize("case", cases, ids=[case.name for case in cases])
+
+
+every = each(CASES)
+
+
+NAMES = ("gpt2", "llama", "gemma2", "bert", "whisper", "phi", "convnext", "lstm")
+families = pytest.mark.parametrize("name", NAMES)
+
+
+def family(name: str) -> tuple[ps.Symmetry, dict[str, Tensor]]:
+    """A small real model's symmetry, and its state at generic values."""
+    pytest.importorskip("transformers")
+    from zoo.architectures import FAMILIES
+
+    own = next(family for family in FAMILIES if family.name == name)
+    model = own.model()
+    return ps.symmetries(model, own.x(2)), dense.state_of(model)
 
 
 def largest_gap(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
@@ -23,22 +44,26 @@ def largest_gap(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     return max(float((a[n] - b[n]).abs().max()) for n in a if a[n].numel())
 
 
+def check_ways_to_move(sym: ps.Symmetry, state: dict[str, Tensor]) -> None:
+    """In place, and with nothing remembered, tensors go where `act` takes them."""
+    g = sym.sample(seed=3)
+    expected = sym.act(g, state)
+    target = {name: tensor.clone() for name, tensor in state.items()}
+    sym.apply_(g, target)
+    assert largest_gap(target, expected) < 1e-12
+    forgetful = dict(Act(sym, g, state, Recent(budget=0)).each(state))
+    assert largest_gap(forgetful, expected) < 1e-12
+
+
 @every
 def test_in_place_and_out_of_place_agree(case: Case) -> None:
     model, sym = laws.derived(case)
-    g = sym.sample(seed=3)
-    expected = sym.act(g, dense.state_of(model))
-    target = {name: tensor.clone() for name, tensor in dense.state_of(model).items()}
-    sym.apply_(g, target)
-    assert largest_gap(target, expected) < 1e-12
+    check_ways_to_move(sym, dense.state_of(model))
 
 
-@every
-def test_a_forgetful_action_agrees(case: Case) -> None:
-    model, sym = laws.derived(case)
-    g, state = sym.sample(seed=3), dense.state_of(model)
-    forgetful = dict(Act(sym, g, state, Recent(budget=0)).each(state))
-    assert largest_gap(forgetful, sym.act(g, state)) < 1e-12
+@families
+def test_real_models_move_alike_in_place(name: str) -> None:
+    check_ways_to_move(*family(name))
 
 
 def tied() -> nn.Sequential:
@@ -85,6 +110,84 @@ def test_nothing_is_written_when_something_does_not_fit(spoil: str) -> None:
     assert all(torch.equal(before[n], state[n]) for n in state if n != "3.weight")
 
 
+# to first order -----------------------------------------------------------------------------------
+
+
+def dense_generators(sym: ps.Symmetry, state: dict[str, Tensor]) -> Tensor:
+    """d/dc act(exp(Σ c h), θ) at c = 0, all at once."""
+
+    def moved(coefficients: Tensor) -> Tensor:
+        new = sym.act(sym.exp(coefficients), state)
+        return torch.cat([new[name].flatten() for name in sym.parameters])
+
+    return torch.func.jacfwd(moved)(torch.zeros(sym.dim, dtype=torch.float64)).T
+
+
+def check_directions(sym: ps.Symmetry, state: dict[str, Tensor]) -> None:
+    """Rows and products of the operator are those of the dense matrix."""
+    expected, directions = dense_generators(sym, state), sym.directions(state)
+    assert directions.shape == expected.shape == (len(directions.labels), expected.shape[1])
+    size = float(expected.abs().max())
+    assert float((directions.dense() - expected).abs().max()) < 1e-10 * size
+    generator = torch.Generator().manual_seed(0)
+    c = torch.randn(sym.dim, generator=generator, dtype=torch.float64)
+    v = torch.randn(expected.shape[1], generator=generator, dtype=torch.float64)
+    combined = torch.cat([part.flatten() for part in directions.combination(c).values()])
+    assert torch.allclose(combined, c @ expected, atol=1e-9 * size)
+    assert torch.allclose(directions.pairing(v), expected @ v, atol=1e-9 * size)
+    first, last = sym.dim // 3, sym.dim // 3 + 2
+    assert torch.allclose(directions.rows(first, last), expected[first:last], atol=1e-9 * size)
+    only = directions.row(sym.dim - 1)
+    rest = {n: torch.zeros(sym.shapes[n], dtype=torch.float64) for n in sym.parameters} | only
+    row = torch.cat([rest[n].flatten() for n in sym.parameters])
+    assert torch.allclose(row, expected[-1], atol=1e-9 * size)
+
+
+@each([case for case in CASES if case.dim])
+def test_directions_are_the_derivative_of_the_action(case: Case) -> None:
+    model, sym = laws.derived(case)
+    check_directions(sym, dense.state_of(model))
+
+
+@families
+def test_directions_of_real_models(name: str) -> None:
+    check_directions(*family(name))
+
+
+def test_a_group_without_dimension_has_no_directions() -> None:
+    net = nn.Sequential(nn.Linear(2, 3), nn.GELU(), nn.Linear(3, 1))
+    directions = ps.symmetries(net, torch.ones(1, 2)).directions()
+    assert directions.dense().shape == directions.shape == (0, 13)
+    assert directions.pairing(torch.ones(13)).shape == (0,)
+
+
+def test_a_row_costs_what_it_moves() -> None:
+    layers = [part for _ in range(6) for part in (nn.Linear(5, 5), nn.ReLU())]
+    net = nn.Sequential(*layers, nn.Linear(5, 5))
+    sym = ps.symmetries(net, torch.ones(1, 5))
+    read: list[str] = []
+
+    class Watched(dict[str, Tensor]):
+        def __getitem__(self, name: str) -> Tensor:
+            read.append(name)
+            return super().__getitem__(name)
+
+    directions = sym.directions()
+    watched = type(directions)(sym, Watched(directions.params))
+    k = next(k for k, label in enumerate(sym.labels) if label.startswith("4:"))
+    assert set(watched.row(k)) == set(read) == {"4.weight", "4.bias", "6.weight"}
+
+
+def test_vectors_of_another_length_are_refused() -> None:
+    directions = ps.symmetries(tied(), TOKENS).directions()
+    with pytest.raises(ps.ParamsymError, match="one coefficient per row"):
+        directions.combination(torch.zeros(3))
+    with pytest.raises(ps.ParamsymError, match="one entry per parameter"):
+        directions.pairing(torch.zeros(3))
+    with pytest.raises(IndexError):
+        directions.row(directions.shape[0])
+
+
 # files --------------------------------------------------------------------------------------------
 
 
@@ -103,6 +206,7 @@ def test_a_file_moves_as_its_tensors_do(tmp_path: Path) -> None:
     moved = load_file(tmp_path / "b.safetensors")
     expected = sym.act(g, {name: tensor.detach() for name, tensor in net.named_parameters()})
     assert largest_gap(moved, expected) == 0.0
+    moved["4.weight"] = moved["0.weight"]
     assert dense.change(net, TOKENS, moved) < laws.EXACT
     moved["1.weight"] = net[1].weight.detach()
     assert dense.change(net, TOKENS, moved) > laws.CAUGHT

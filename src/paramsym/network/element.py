@@ -21,6 +21,9 @@ from paramsym.groups import Group
 from paramsym.network.axes import Kind, Leaf
 from paramsym.network.motion import IndexClass, Motion, act_on
 
+# A continuous factor of a group: "class", "scale" or "shift", and which.
+Factor = tuple[str, int | str]
+
 
 @dataclass(frozen=True, eq=False)
 class Element:
@@ -85,9 +88,9 @@ class Structure:
     def shift_dim(self, name: str) -> int:
         """How many entries of a tensor are translated freely."""
         mask = self.masks.get(name)
-        return math.prod(self._free_shape(name)) if mask is None else int(mask.sum())
+        return math.prod(self.free_shape(name)) if mask is None else int(mask.sum())
 
-    def _free_shape(self, name: str) -> tuple[int, ...]:
+    def free_shape(self, name: str) -> tuple[int, ...]:
         """The shape of the coefficients: one fewer along an axis that adds up to zero."""
         lost = self.balanced.get(name)
         return tuple(n - (k == lost) for k, n in enumerate(self.shapes[name]))
@@ -128,8 +131,11 @@ class Structure:
                 v: torch.ones(self.extent(r.dims), dtype=torch.float64)
                 for v, r in self.signs.items()
             },
-            {n: torch.zeros(self.shapes[n], dtype=torch.float64) for n in self.shifts},
+            self._no_shifts(),
         )
+
+    def _no_shifts(self) -> dict[str, Tensor]:
+        return {n: torch.zeros(self.shapes[n], dtype=torch.float64) for n in self.shifts}
 
     def _neutral(self, record: IndexClass) -> Tensor:
         base = self.extent(record.base)
@@ -233,32 +239,43 @@ class Structure:
 
     def exp(self, coefficients: Tensor) -> Element:
         """exp of a Lie algebra element, given in the basis that `labels` describe."""
-        return self._along(coefficients, torch.linalg.matrix_exp)
-
-    def tangent(self, coefficients: Tensor) -> Element:
-        """1 + h in place of exp(h): the same to first order."""
-        return self._along(coefficients, lambda h: h + torch.eye(h.shape[-1], dtype=h.dtype))
-
-    def _along(self, coefficients: Tensor, exponential: Callable[[Tensor], Tensor]) -> Element:
-        parts = coefficients.split(self.sizes())
+        parts = coefficients.split(list(self.sizes().values()))
         taken = iter(parts)
         neutral = self.identity()
         classes = dict(neutral.classes)
         for c in self.rotated():
-            classes[c] = exponential(self._algebra(c, next(taken)))
+            classes[c] = torch.linalg.matrix_exp(self._algebra(c, next(taken)))
         scales = {v: next(taken).reshape(s.shape) for v, s in neutral.scales.items()}
         shifts = {n: self._spread(n, next(taken)) for n in neutral.shifts}
         return Element(classes, scales, neutral.signs, shifts)
+
+    def nearby(self, coefficients: Mapping[Factor, Tensor]) -> Element:
+        """1 + h in place of exp(h), the same to first order, for h with parts in some factors.
+
+        Classes, scales and signs that it does not move are left out.
+        """
+        classes, scales, shifts = {}, {}, dict(self._no_shifts())
+        for (where, key), own in coefficients.items():
+            if where == "class":
+                h = self._algebra(int(key), own)
+                classes[int(key)] = h + torch.eye(h.shape[-1], dtype=h.dtype)
+            elif where == "scale":
+                scales[int(key)] = own.reshape(self.extent(self.scales[int(key)].dims))
+            else:
+                shifts[str(key)] = self._spread(str(key), own)
+        return Element(classes, scales, {}, shifts)
 
     def rotated(self) -> list[int]:
         """The classes with a continuous part, in the order of the coefficients."""
         return [c for c in self.classes if self.class_dim(c)]
 
-    def sizes(self) -> list[int]:
+    def sizes(self) -> dict[Factor, int]:
         """How many coefficients each class, scale and shift takes, in order."""
-        scales = [math.prod(self.extent(v.dims)) for v in self.scales.values()]
-        shifts = [self.shift_dim(n) for n in self.shifts]
-        return [*map(self.class_dim, self.rotated()), *scales, *shifts]
+        return {
+            **{("class", c): self.class_dim(c) for c in self.rotated()},
+            **{("scale", v): math.prod(self.extent(r.dims)) for v, r in self.scales.items()},
+            **{("shift", n): self.shift_dim(n) for n in self.shifts},
+        }
 
     def _algebra(self, c: int, coefficients: Tensor) -> Tensor:
         record = self.classes[c]
@@ -270,7 +287,7 @@ class Structure:
     def _spread(self, name: str, coefficients: Tensor) -> Tensor:
         shape, mask = self.shapes[name], self.masks.get(name)
         if mask is None:
-            free = coefficients.reshape(self._free_shape(name))
+            free = coefficients.reshape(self.free_shape(name))
             lost = self.balanced.get(name)
             return free if lost is None else torch.cat([free, -free.sum(lost, True)], lost)
         padded = torch.cat([coefficients, coefficients.new_zeros(1)])

@@ -348,7 +348,8 @@ def unit_labels(structure: Structure, parts: Iterable[Part]) -> list[str]:
         units = _units(structure.extent(record.dims))
         rows += [f"{label['scale', v]} of {unit}" for unit in units]
     for name in structure.shifts:
-        mask, shape = structure.masks.get(name), structure.shapes[name]
+        mask = structure.masks.get(name)
+        shape = structure.free_shape(name) if mask is None else structure.shapes[name]
         kept = [True] * math.prod(shape) if mask is None else mask.flatten().tolist()
         units = itertools.compress(_units(shape), kept)
         rows += [f"{label['shift', name]} of {unit}" for unit in units]

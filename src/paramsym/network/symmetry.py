@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +15,6 @@ from paramsym.errors import ParamsymError, ShapeError
 from paramsym.network.axes import Kind
 from paramsym.network.element import Element, Structure, Variable
 from paramsym.network.flow import Program
-from paramsym.network.function import double
 from paramsym.network.motion import (
     IndexClass,
     Motion,
@@ -24,15 +22,13 @@ from paramsym.network.motion import (
     motion_to_dict,
 )
 from paramsym.network.moving.act import Act
+from paramsym.network.moving.directions import Directions
 from paramsym.network.moving.files import move_files
 from paramsym.network.moving.fit import canonical_of, refuse_misfit
 from paramsym.network.moving.inplace import move_in_place, tensors_of
 from paramsym.network.nulls import Null
 from paramsym.network.spaces import Part, Space, unit_labels
 from paramsym.network.ties import canonical_names, named_state
-
-# Rows of generators differentiated at once.
-CHUNK = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,26 +182,11 @@ class Symmetry:
 
     def generators(self, params: Mapping[str, Tensor] | None = None, x: Any = None) -> Tensor:
         """One tangent vector d/dt exp(t·hᵢ)·θ per row, columns over `named_parameters()`."""
-        state = {name: double(value) for name, value in self._state(params).items()}
-        known = self._checked(state)
+        return self.directions(params).dense()
 
-        def moved(coefficients: Tensor) -> Tensor:
-            result = dict(Act(self, self.structure.tangent(coefficients), known).each(state))
-            return torch.cat([result[name].reshape(-1) for name in self.parameters])
-
-        size = sum(math.prod(self.shapes[name]) for name in self.parameters)
-        start = torch.zeros(self.dim, dtype=torch.float64)
-        if not self.dim:
-            return start.new_zeros(0, size)
-
-        def row(direction: Tensor) -> Tensor:
-            tangent: Tensor = torch.func.jvp(moved, (start,), (direction,))[1]
-            return tangent
-
-        rows: Tensor = torch.func.vmap(row, chunk_size=CHUNK)(
-            torch.eye(self.dim, dtype=start.dtype)
-        )
-        return rows
+    def directions(self, params: Mapping[str, Tensor] | None = None) -> Directions:
+        """The generators as an operator: rows and products when asked for, no matrix."""
+        return Directions(self, self._checked(tensors_of(self._state(params)), "directions"))
 
     def _state(self, params: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
         if params is not None:
