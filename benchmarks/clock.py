@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,25 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
-def median_cpu_seconds(run: Callable[[], object], repeats: int) -> float:
-    """Median CPU time of a call, after one that warms caches up.
+def median_cpu_seconds(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median CPU time of each call, after one that warms caches up.
 
-    CPU time of the whole process, not wall time: on a shared machine the wall clock measures the
-    neighbours too.
+    CPU time of this process and of those it starts, not wall time: on a shared machine the wall
+    clock measures the neighbours too. The calls take turns, so that all see the same machine.
     """
-    run()
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return statistics.median(times)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repeats + 1):
+        for name, run in runs.items():
+            start = cpu_seconds()
+            run()
+            times[name].append(cpu_seconds() - start)
+    return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
+
+
+def cpu_seconds() -> float:
+    """What this process and its finished children have used so far."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in usage)
 
 
 def machine() -> dict[str, Any]:

@@ -38,7 +38,7 @@ def timings(model: nn.Module, x: Tensor, repeats: int) -> dict[str, Any]:
     }
     if importlib.util.find_spec("torch_pruning") is not None:
         contestants["torch-pruning"] = lambda: pruning_graph(model, x)
-    seconds = {name: median_cpu_seconds(run, repeats) for name, run in contestants.items()}
+    seconds = median_cpu_seconds(contestants, repeats)
     row: dict[str, Any] = {f"{name} (s)": f"{value:.3f}" for name, value in seconds.items()}
     for rival in list(contestants)[1:]:
         row[f"paramsym / {rival}"] = f"{seconds['paramsym'] / seconds[rival]:.2f}"

@@ -6,12 +6,11 @@ python benchmarks/import_time.py [--repeats 7]
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
-import time
+from functools import partial
 
-from clock import machine, write
+from clock import machine, median_cpu_seconds, write
 
 COMMANDS = {
     "python": ["-c", "pass"],
@@ -26,14 +25,9 @@ COMMANDS = {
 }
 
 
-def median_seconds(command: list[str], repeats: int) -> float:
-    """Median wall time of a fresh interpreter, after one that fills the disk cache."""
-    times = []
-    for _ in range(repeats + 1):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times[1:])
+def run(command: list[str]) -> None:
+    """A fresh interpreter."""
+    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
 
 
 def main() -> None:
@@ -41,7 +35,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--repeats", type=int, default=7)
     repeats = arguments.parse_args().repeats
-    seconds = {name: median_seconds(command, repeats) for name, command in COMMANDS.items()}
+    runs = {name: partial(run, command) for name, command in COMMANDS.items()}
+    seconds = median_cpu_seconds(runs, repeats)
     rows = [{"command": name, "seconds": f"{value:.3f}"} for name, value in seconds.items()]
     print(write("import_time", rows, machine()))
 

@@ -40,7 +40,7 @@ assert unknown.dim == 0 and unknown.pinned
 
 
 @rule("example.leaky.default")
-def leaky_rule(op):  # type: ignore[no-untyped-def]
+def leaky_rule(op):
     """It works entry by entry, with the facts probed of the function itself."""
     return pointwise(op, op[0], ps.activation_facts(leaky))
 
@@ -52,7 +52,7 @@ assert ps.verify(known, x).passed
 
 
 @rule("example.leaky.default")
-def wrong_rule(op):  # type: ignore[no-untyped-def]
+def wrong_rule(op):
     """Declared odd by mistake."""
     return pointwise(op, op[0], ps.activation_facts(torch.tanh))
 

@@ -252,8 +252,7 @@ def test_a_clamp_at_the_end_of_float32_is_out_of_reach() -> None:
 
 def test_hints_announce_kinks_that_no_number_in_the_code_does() -> None:
     edge = torch.tensor(77.7, dtype=torch.float64)
-    function = lambda z: torch.maximum(z, -edge)  # noqa: E731
-    assert not activation_facts(function, hints=[77.7]).linear
+    assert not activation_facts(lambda z: torch.maximum(z, -edge), hints=[77.7]).linear
 
 
 @pytest.mark.parametrize(

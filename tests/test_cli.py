@@ -95,8 +95,9 @@ def test_token_models_take_integers(nets: str, capsys: pytest.CaptureFixture[str
     arguments = ["analyze", f"{nets}:tokens", "--input", "2,3", "--int-input", "7", "--json"]
     assert main(arguments) == 0
     answer = json.loads(capsys.readouterr().out)
-    # the embedding feeds a linear layer: GL(4)
-    assert answer["dim"] == 16
+    # The embedding feeds a linear layer: GL(4), and its bias takes back a shift of every token.
+    assert answer["dim"] == 16 + 4
+    assert answer["explanation"]["explained"] == 16 + 4, "the measured kernel holds all of them"
 
 
 def test_several_inputs(nets: str) -> None:
@@ -176,10 +177,19 @@ def test_an_error_in_the_users_factory_keeps_its_traceback(nets: str) -> None:
         main(["analyze", f"{nets}:Broken", "--input", "4,3"])
 
 
-def test_demo_shows_the_symmetry_at_work(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_shows_the_symmetry_at_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["demo", "--seed", "1"]) == 0
     first = capsys.readouterr().out
-    assert "moved along a symmetry" in first and "moved as far at random" in first
+    (trained, along, control) = (
+        re.search(rf"^ {name} .* (\d+) +([\d.e+-]+) *$", first, re.MULTILINE)
+        for name in ("as trained", "moved along a symmetry", "moved as far at random")
+    )
+    assert trained and along and control, f"a line is broken:\n{first}"
+    assert along[1] == "0" and float(along[2]) < 1e-9
+    assert int(control[1]) > 100 and float(control[2]) > 1
     assert main(["demo", "--seed", "1"]) == 0
     assert capsys.readouterr().out == first
 

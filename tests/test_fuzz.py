@@ -25,6 +25,7 @@ COUNT = int(os.environ.get("PARAMSYM_FUZZ_GRAPHS", "500"))
 CHUNKS = 20
 UNKNOWN_EVERY = 12  # one graph in so many has an operation nobody knows
 LAWS_EVERY = 5
+REMEMBERED = 3  # failures of a chunk: where everything fails, more of them teach nothing
 TRIVIAL_SHARE = 0.10
 FAILING = Path(__file__).parent / "zoo" / "failing_seeds.txt"
 
@@ -78,7 +79,8 @@ def attempt(seed: int, unknown: bool, outcome: Outcome) -> None:
     except Exception:
         source = generate(seed, unknown).source
         outcome.failures.append(f"{source}\n{traceback.format_exc(limit=-4)}")
-        _remember(seed, unknown)
+        if len(outcome.failures) <= REMEMBERED:
+            _remember(seed, unknown)
 
 
 def _remember(seed: int, unknown: bool) -> None:

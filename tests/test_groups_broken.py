@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from paramsym.errors import GroupError
 from paramsym.groups import (
     Diagonal,
     GeneralLinear,
@@ -26,10 +27,12 @@ from paramsym.groups import (
 from paramsym.groups.elements import near
 from paramsym.testing import (
     GROUP_LAWS,
+    LATTICE_LAWS,
     PAIR_LAWS,
     LawError,
     check,
     check_group,
+    check_lattice,
     check_pair,
     law,
 )
@@ -69,6 +72,21 @@ def test_a_group_of_ones_own_passes_and_meets() -> None:
     assert group.meet(Trivial(4)) == Trivial(4)
     assert not group.contains(Permutation(4))
     assert Group.from_dict(group.to_dict()) == group
+
+
+def test_two_groups_of_one_name_are_told_apart_by_their_modules() -> None:
+    class Twin(Signs):
+        __module__ = "another_module"
+
+    theirs = Twin(3)
+    Ours = type("Twin", (Signs,), {"__qualname__": Twin.__qualname__, "__module__": __name__})
+    assert type(Group.from_dict(theirs.to_dict())) is Twin
+    assert type(Group.from_dict(Ours(3).to_dict())) is Ours
+
+
+def test_a_group_defined_again_replaces_the_first() -> None:
+    first, second = (type("Again", (Signs,), {"__module__": __name__}) for _ in range(2))
+    assert type(Group.from_dict(first(3).to_dict())) is second
 
 
 # -- broken groups ------------------------------------------------------------------------------
@@ -286,6 +304,41 @@ def test_a_wrong_meet_is_rejected_by_the_law_it_breaks(a: Group, b: Group, name:
 
 def test_every_law_of_pairs_has_a_pair_that_breaks_it() -> None:
     assert {name for *_, name in WRONG} == {each.name for each in PAIR_LAWS}
+
+
+# -- broken lattices ----------------------------------------------------------------------------
+
+
+class Loner(Signs):
+    """Denies containing anything, itself included."""
+
+    def contains(self, other: Group) -> bool:
+        return False
+
+
+class Refuses(Signs):
+    """Says that its meets cannot be expressed."""
+
+    def meet(self, other: Group) -> Group:
+        raise GroupError("no")
+
+
+CROOKED: list[tuple[list[Group], str]] = [
+    ([Loner(3)], "partial order"),
+    ([TooSmall(3), Diagonal(3), Signs(3)], "greatest lower bound"),
+    ([TooSmall(3), Diagonal(3), Signs(3)], "shared elements"),
+    ([Refuses(3), Diagonal(3)], "refusals"),
+]
+
+
+@pytest.mark.parametrize(("groups", "name"), CROOKED, ids=[name for _, name in CROOKED])
+def test_a_crooked_lattice_is_rejected_by_the_law_it_breaks(groups: list[Group], name: str) -> None:
+    with pytest.raises(LawError, match=f"'{name}'"):
+        check_lattice(groups)
+
+
+def test_every_law_of_lattices_has_a_list_that_breaks_it() -> None:
+    assert {name for _, name in CROOKED} == {each.name for each in LATTICE_LAWS}
 
 
 def test_suites_grow_by_decoration() -> None:

@@ -53,7 +53,7 @@ def test_every_public_name_is_there(name: str) -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
-        ps.no_such_name  # noqa: B018
+        _ = ps.no_such_name
 
 
 def test_type_checkers_see_the_same_names_from_the_same_homes() -> None:

@@ -106,7 +106,7 @@ def test_what_is_no_matrix_is_refused() -> None:
     with pytest.raises(ShapeError, match="complex"):
         null_space(torch.ones(2, 2, dtype=torch.complex64))
     with pytest.raises(ParamsymError, match="threshold"):
-        matrix_rank(torch.eye(2), "float16")  # type: ignore[arg-type]
+        matrix_rank(torch.eye(2), "float16")
     with pytest.raises(ParamsymError, match="threshold"):
         matrix_rank(torch.eye(2), 3.0)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 import paramsym
 from paramsym.papers import Ledger, reproduce, select
@@ -61,6 +63,18 @@ def test_counterexamples_are_in_the_table(ledger: Ledger) -> None:
     text = " ".join(str(ledger).split())
     assert "counterexample (m, h, n) = (1, 2, 1)" in text
     assert "counterexample (m, h, n) = (1, 3, 1)" in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_every_claim_has_a_whole_line_of_the_table(ledger: Ledger, width: int) -> None:
+    console = Console(width=width, color_system=None)
+    with console.capture() as printed:
+        console.print(ledger)
+    lines = printed.get().splitlines()
+    for record in ledger.records:
+        assert any(
+            re.fullmatch(rf" {record.id} +{record.verdict} +[\d.]+ *", line) for line in lines
+        )
 
 
 @pytest.mark.parametrize("point", [orbits.generic, orbits.normal_form, orbits.apart])

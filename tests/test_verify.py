@@ -100,9 +100,9 @@ class Opaque:
 
 
 def test_an_action_without_factors_is_checked_as_a_whole() -> None:
-    proof = verify(Opaque(HandScaling(deep(), X)))  # type: ignore[arg-type]
+    proof = verify(Opaque(HandScaling(deep(), X)))
     assert proof.passed and proof.worst_space == WHOLE and proof.controls[WHOLE] > 1e-3
-    wrong = verify(Opaque(HandScaling(deep(), X, exponents={"0": 0.9})))  # type: ignore[arg-type]
+    wrong = verify(Opaque(HandScaling(deep(), X, exponents={"0": 0.9})))
     assert not wrong.passed and wrong.culprits[0].labels == (WHOLE,)
 
 
@@ -133,13 +133,13 @@ class Centred(nn.Module):
 
 
 def test_a_motion_of_one_parameter_is_controlled_by_a_random_direction() -> None:
-    proof = verify(Shift(Centred(), X, "linear.bias", torch.ones(4)))  # type: ignore[arg-type]
+    proof = verify(Shift(Centred(), X, "linear.bias", torch.ones(4)))
     assert proof.passed and proof.controls[WHOLE] > 1e-3
-    assert not verify(Shift(Centred(), X, "linear.bias", torch.arange(4.0))).passed  # type: ignore[arg-type]
+    assert not verify(Shift(Centred(), X, "linear.bias", torch.arange(4.0))).passed
 
 
 def test_a_motion_that_cannot_be_spoilt_is_reported() -> None:
-    proof = verify(Shift(Centred(), X, "unused", torch.ones(2)))  # type: ignore[arg-type]
+    proof = verify(Shift(Centred(), X, "unused", torch.ones(2)))
     assert proof.passed and proof.uncontrolled == (WHOLE,)
 
 
@@ -288,4 +288,4 @@ def test_orbit_dimension_ignores_the_scale_of_the_weights() -> None:
 
 def test_orbit_dimension_needs_parameters() -> None:
     with pytest.raises(ParamsymError, match="pass params="):
-        orbit_dimension(HandScaling(None))  # type: ignore[arg-type]
+        orbit_dimension(HandScaling(None))

@@ -295,7 +295,10 @@ def squeeze_excite(p: Program) -> str:
 def cat(p: Program) -> str:
     v, shape = p.pick(1, 2, 3)
     axis = 0 if len(shape) == 3 else len(shape) - 1
-    off = lambda s: (*s[:axis], *s[axis + 1 :])  # noqa: E731 - one use, one line
+
+    def off(s: Shape) -> Shape:
+        return (*s[:axis], *s[axis + 1 :])
+
     other = p.partner(v, lambda a, b: len(a) == len(b) and off(a) == off(b))
     total = shape[axis] + p.shapes[other][axis]
     if total > 10:

@@ -1090,6 +1090,47 @@ def _conv_cases() -> list[Case]:
     ]
 
 
+class HalfShifted(nn.Module):
+    """Tokens that a bias shifts beside tokens that none does, and what meets both."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(3, 4)
+        self.last = nn.Linear(4, 5)
+        self.kind = kind
+        if kind == "norm":
+            self.norm = nn.BatchNorm2d(4)
+        else:
+            self.third = nn.Linear(3, 4)
+            self.bias = nn.Parameter(torch.zeros(4))
+        if kind == "mixed":
+            self.mix = nn.Linear(3, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, still = self.first(x), F.gelu(self.second(x))
+        if self.kind == "norm":
+            tokens = torch.cat([h, still], 1).transpose(1, 2).unsqueeze(-1)
+            return self.last(self.norm(tokens).squeeze(-1).transpose(1, 2))
+        everywhere = self.third(torch.cat([x, 2 * x], 1))
+        if self.kind == "mixed":
+            h = self.mix(h.transpose(1, 2)).transpose(1, 2)
+        if self.kind == "scaled":
+            h = torch.cat([h[:, :1], 3 * h[:, 1:]], 1)
+        return self.last(F.gelu(everywhere + torch.cat([h + self.bias, still], 1)))
+
+
+class NormedCopies(nn.Module):
+    """Batch norm with statistics of its own for each of three copies of two units."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(5, 2), nn.BatchNorm1d(6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        copies = torch.tanh(self.first(x))[:, None].expand(-1, 3, -1)
+        return self.last(self.norm(copies.flatten(1)))
+
+
 def _sharing_cases() -> list[Case]:
     f = math.factorial
     return [
@@ -1160,15 +1201,8 @@ def _sharing_cases() -> list[Case]:
         # The biases of the two summands trade a translation of 4.
         Case("in-place", InPlace, normal(4), dim=4, order=2**5 * f(5) * f(4)),
         Case("buffer-zero-shift", partial(Buffered, "zero shift"), normal(5), dim=20),
-        Case(
-            "buffer-shift",
-            partial(Buffered, "shift"),
-            normal(5),
-            kernel=20,
-            leftover=20,
-            note="a known constant shift is undone by the biases around it only affinely: GL(4) "
-            "acts about a displaced origin",
-        ),
+        # GL(4) acts about the origin that the constant displaces.
+        Case("buffer-shift", partial(Buffered, "shift"), normal(5), dim=20),
         Case(
             "buffer-mask",
             partial(Buffered, "mask"),
@@ -1176,6 +1210,31 @@ def _sharing_cases() -> list[Case]:
             kernel=20,
             leftover=12,
             note="GL(4) passes a constant diagonal by conjugation; off the diagonal it may be left",
+        ),
+        # A bias reaches half of the tokens: one that reaches all of them cannot take it back.
+        Case(
+            "half-shifted-norm",
+            partial(HalfShifted, "norm"),
+            normal(3, 3),
+            dim=4,
+            kernel=4 + 4,
+            leftover=4,
+            note="the bias of the norm and that of its reader still trade a translation, but are "
+            "pinned together with the bias that nothing takes back",
+        ),
+        Case("half-shifted", partial(HalfShifted, "plain"), normal(3, 3), dim=4),
+        # One sign and scale between the first layer and the mixing of its tokens.
+        Case("half-shifted-mixed", partial(HalfShifted, "mixed"), normal(3, 3), dim=1),
+        Case("half-shifted-scaled", partial(HalfShifted, "scaled"), normal(3, 3), dim=0),
+        Case(
+            "normed-copies",
+            NormedCopies,
+            normal(5),
+            dim=6 + 6,
+            order=(2**3 * f(3)) ** 2 * 2,
+            kernel=6 + 6 + 4 * 4,
+            leftover=4 * 4,
+            note="the reader sees every unit three times and only the sum of its columns counts",
         ),
         Case("dropout-eval", dropout_net, normal(4), dim=6, order=f(6), on_batch=True),
         # A fixed mask distinguishes the units: scales remain, permutations do not.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import Field, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,12 @@ class Group(ABC):
     """
 
     n: int
+    # Every family is a frozen dataclass: its fields are its data.
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _FAMILIES[family_name(cls)] = cls
 
     # -- facts ---------------------------------------------------------------------------
 
@@ -219,8 +225,8 @@ class Group(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data from which `from_dict` rebuilds the group."""
-        data = {f.name: encoded(getattr(self, f.name)) for f in fields(self) if f.init}  # type: ignore[arg-type]
-        return {"group": type(self).__name__, **data}
+        data = {f.name: encoded(getattr(self, f.name)) for f in fields(self) if f.init}
+        return {"group": family_name(type(self)), **data}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Group:
@@ -230,14 +236,14 @@ class Group(ABC):
         >>> Group.from_dict(Permutation(3).to_dict())
         Permutation(n=3)
         """
-        known = {family.__name__: family for family in families()}
-        if data.get("group") not in known:
+        family = _FAMILIES.get(str(data.get("group")))
+        if family is None:
             raise GroupError(
                 f"there is no group family called {data.get('group')!r}",
-                remedy=f"import the module that defines it, or use one of {sorted(known)}",
+                remedy=f"import the module that defines it, or use one of {sorted(_FAMILIES)}",
             )
         rest = {name: decoded(value) for name, value in data.items() if name != "group"}
-        return known[data["group"]](**rest)
+        return family(**rest)
 
 
 def positive(group: Group, **sizes: int) -> None:
@@ -250,14 +256,19 @@ def positive(group: Group, **sizes: int) -> None:
             )
 
 
-def families() -> list[type[Group]]:
-    """Every family of groups, those of users included."""
-    found: list[type[Group]] = []
-    queue = Group.__subclasses__()
-    while queue:
-        found.append(queue.pop())
-        queue += found[-1].__subclasses__()
-    return found
+# Every family by its name in data; a class defined again, as in a notebook, replaces the old one.
+_FAMILIES: dict[str, type[Group]] = {}
+
+
+def family_name(family: type[Group]) -> str:
+    """What data calls a family: those from outside the package carry their module's name too.
+
+    >>> from paramsym.groups import Permutation
+    >>> family_name(Permutation)
+    'Permutation'
+    """
+    own = family.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return family.__name__ if own else f"{family.__module__}.{family.__qualname__}"
 
 
 def encoded(value: Any) -> Any:

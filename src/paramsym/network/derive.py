@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from paramsym.network.element import Structure
 from paramsym.network.flow import Program
 from paramsym.network.function import ModelFunction
 from paramsym.network.graph import Graph
+from paramsym.network.idioms import unread_rows
 from paramsym.network.motion import (
     Block,
     IndexClass,
@@ -29,12 +30,13 @@ from paramsym.network.motion import (
     over_cells,
     without_frames,
 )
-from paramsym.network.nulls import Null, independent, reading_null, unseen_nulls
+from paramsym.network.nulls import Null, independent, reading_null, unread_null, unseen_nulls
 from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
 from paramsym.network.spaces import listing
 from paramsym.network.stacks import unstacked
+from paramsym.network.sums import Reading
 from paramsym.network.symmetry import Symmetry
 from paramsym.network.ties import canonical_names, named_state, ties
 from paramsym.network.torus import Entry, Torus, torus
@@ -81,8 +83,14 @@ def symmetries(
     live = graph.pruned(chosen)
     patterns = {} if on is None else patterns_of(live, model, x, seed)
     derivation = Derivation(live, find_rule, pinned=frozenset(frozen), patterns=patterns)
-    derivation.run()
-    result = _Readout(derivation, model, frozen, graph.branch_only).run()
+    while True:
+        derivation.run()
+        readout = _Readout(derivation, model, frozen, graph.branch_only)
+        result = readout.run()
+        if not readout.unsaid:
+            break
+        kept = derivation.readings.items() - readout.unsaid.items()
+        derivation.readings = dict(sorted(kept))
     return replace(result, outputs=chosen, model=model, x=x, local=on is not None)
 
 
@@ -115,12 +123,16 @@ def patterns_of(graph: Graph, model: nn.Module, x: Any, seed: int) -> dict[int, 
 
 @dataclass
 class _Readout:
-    """A finished derivation as plain data."""
+    """A finished derivation as plain data.
+
+    ``unsaid`` are the readings that no null says: the derivation has to do without them.
+    """
 
     derivation: Derivation
     model: nn.Module
     frozen: set[str]
     branch_only: bool
+    unsaid: dict[str, Reading] = field(default_factory=dict)
 
     def run(self) -> Symmetry:
         """Motions in the free unknowns, then a readable basis of these, then names."""
@@ -162,7 +174,7 @@ class _Readout:
             sign_basis.variables,
             shifts,
             extents,
-            self._masks(program, dead),
+            self._masks(program, dead) | self._null_masks(nulls, shapes),
             {null.key: null.balanced for null, _ in nulls if null.balanced is not None},
         )
         found = listing(
@@ -389,6 +401,12 @@ class _Readout:
                 masks[name] = masks.get(name, torch.tensor(False)) | mask
         return masks
 
+    def _null_masks(
+        self, nulls: Sequence[tuple[Null, Motion]], shapes: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, Tensor]:
+        masks = {null.key: null.mask(shapes[null.name]) for null, _ in nulls}
+        return {key: mask for key, mask in masks.items() if mask is not None}
+
     def _shift_shapes(self, program: Program) -> dict[str, tuple[int, ...]]:
         """The shape of every free translation: an embedding moves all its rows alike."""
         found = {
@@ -411,6 +429,8 @@ class _Readout:
         found: list[Null] = []
         for node in graph.nodes:
             if node.op == "parameter" and node.target not in self.frozen:
+                rows = unread_rows(graph, node.index)
+                found += [unread_null(node.target, rows)] if rows else []
                 found += unseen_nulls(node.target, derivation.unseen[node.index])
         for reading in derivation.readings.values():
             if reading.key in program.known:
@@ -418,7 +438,11 @@ class _Readout:
                 found.append(reading_null(reading, size))
         kept = independent(found, shifted, motions, classes)
         moved = ((null, null.motion(motions)) for null in kept)
-        return [(null, motion) for null, motion in moved if motion is not None]
+        said = [(null, motion) for null, motion in moved if motion is not None]
+        keys = {null.key for null, _ in said}
+        known = {n: r for n, r in derivation.readings.items() if r.key in program.known}
+        self.unsaid = {n: r for n, r in known.items() if r.key not in keys}
+        return said
 
     def _bare(self, name: str, motions: Mapping[str, Motion]) -> Motion:
         """How a translation of a bias is moved, in the frame in which its axis is rotated.
@@ -429,7 +453,9 @@ class _Readout:
         blocks = {}
         for chosen in cells(motion.axes):
             cell = frozenset(leaf.slot for leaf in chosen)
-            blocks[cell] = bare(motion.blocks.get(cell, Block()), chosen, motions)
+            own = motion.blocks.get(cell, Block())
+            framed = [((leaf,), leaf.frame) for leaf in chosen]
+            blocks[cell] = bare(own, framed, motions) or own
         axes = tuple(without_frames(axis) for axis in motion.axes)
         return Motion(axes, {c: b for c, b in blocks.items() if any(b)})
 

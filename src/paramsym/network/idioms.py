@@ -86,3 +86,16 @@ def only_added(graph: Graph, index: int) -> bool:
         if not (joined or carried or (places and places <= _ADDED.get(user.op, set()))):
             return False
     return bool(graph.users(index))
+
+
+def unread_rows(graph: Graph, index: int) -> tuple[int, ...]:
+    """The rows of a table that embeddings with known numbers never look up."""
+    rows = range((graph.nodes[index].shape or (0,))[0])
+    read: set[int] = set()
+    for user in map(graph.nodes.__getitem__, graph.users(index)):
+        numbers = user.args[1] if user.op == "aten.embedding.default" else None
+        known = graph.constants.get(numbers.index) if isinstance(numbers, Ref) else None
+        if known is None or known.is_meta or user.args[0] != Ref(index):
+            return ()
+        read.update(known.flatten().tolist())
+    return tuple(k for k in rows if k not in read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
@@ -11,9 +11,20 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from paramsym.network.axes import PLAIN, Gain, Kind, Leaf, Product, Sum, Tree, leaves, ordered
+from paramsym.network.axes import (
+    PLAIN,
+    Frame,
+    Gain,
+    Kind,
+    Leaf,
+    Product,
+    Sum,
+    Tree,
+    leaves,
+    ordered,
+)
 from paramsym.network.charges import Form
-from paramsym.network.values import Cell
+from paramsym.network.values import Cell, cells
 
 Read = Callable[[str], Tensor]
 
@@ -143,22 +154,40 @@ def in_frame(cell: Tensor, chosen: Sequence[Leaf], read: Read, sign: int = 1) ->
     return cell
 
 
-def bare(block: Block, chosen: Sequence[Leaf], motions: Mapping[str, Motion]) -> Block:
+# Some leaves of a block that stand for one vector, and the gains in front of them.
+Framed = tuple[Sequence[Leaf], Frame]
+
+
+def bare(block: Block, framed: Iterable[Framed], motions: Mapping[str, Motion]) -> Block | None:
     """What multiplies a block in the frames of its leaves, where gains do not show.
 
-    What scales the block may scale the gains in front of it as well.
+    What scales the block may scale the gains in front of it as well. None where a gain is cut in
+    another way than the axis that it scales.
     """
     scale, sign = block
-    for leaf in chosen:
-        for gain, power in ordered(leaf.frame):
+    for chosen, frame in framed:
+        for gain, power in ordered(frame):
             own = motions.get(gain.name)
             if own is None or gain.eps is not None:
                 continue
-            (inner,) = [x for axis in own.axes for x in leaves(axis) if x.size > 1]
-            its = own.blocks.get(frozenset(x.slot for a in own.axes for x in leaves(a)), Block())
-            scale = scale.plus(its.scale.rename({inner.slot: leaf.slot}), -power)
-            sign = sign.plus(its.sign.rename({inner.slot: leaf.slot}), power)
+            its = _laid_along(own, [leaf for leaf in chosen if leaf.size > 1])
+            if its is None:
+                return None
+            scale = scale.plus(its.scale, -power)
+            sign = sign.plus(its.sign, power)
     return Block(scale, Form({term: c % 2 for term, c in sign.terms.items() if c % 2}))
+
+
+def _laid_along(vector: Motion, leaves_: Sequence[Leaf]) -> Block | None:
+    """What multiplies a vector where it lies along the given leaves, by their slots."""
+    for chosen in cells(vector.axes):
+        own = [leaf for leaf in chosen if leaf.size > 1]
+        whole = len(own) == len(leaves_) == 1
+        if whole or [(x.size, x.factor) for x in own] == [(x.size, x.factor) for x in leaves_]:
+            names = {x.slot: y.slot for x, y in zip(own, leaves_, strict=True)}
+            block = vector.blocks.get(frozenset(leaf.slot for leaf in chosen), Block())
+            return Block(block.scale.rename(names), block.sign.rename(names))
+    return None
 
 
 def along(vector: Tensor, dim: int, rank: int) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 from paramsym.network.axes import PLAIN, Gain, Kind, Leaf, Product, Tree, leaves, ordered
 from paramsym.network.motion import (
     Block,
+    Framed,
     IndexClass,
     Motion,
     Read,
@@ -34,7 +35,8 @@ from paramsym.network.values import cells
 class Null:
     """A free translation ``key`` of the parameter ``name`` along ``axes`` (see ``Along``).
 
-    ``balanced`` is an axis along which the entries of ``u`` add up to zero (None: they are free).
+    ``balanced`` is an axis along which the entries of ``u`` add up to zero (None: they are free),
+    ``rows`` the places along the first axis at which they are free (None: at all).
     With ``read`` the direction is one that every reader of the parameter makes nothing of, up to a
     constant; without, one in which no output sees what the parameter writes.
     """
@@ -44,6 +46,15 @@ class Null:
     axes: Mapping[int, Along]
     balanced: int | None = None
     read: bool = False
+    rows: tuple[int, ...] | None = None
+
+    def mask(self, shape: Sequence[int]) -> Tensor | None:
+        """Which entries of u are free, where not all are."""
+        if self.rows is None:
+            return None
+        free = torch.zeros(self.own(shape), dtype=torch.bool)
+        free[list(self.rows)] = True
+        return free
 
     def own(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of u."""
@@ -96,18 +107,21 @@ class Null:
         for chosen in cells(whole.axes):
             cell = frozenset(leaf.slot for leaf in chosen)
             block = bare(whole.blocks.get(cell, Block()), self._framed(chosen), motions)
+            if block is None:
+                return None
             tied = not block.scale.slots() | block.sign.slots() <= kept
             if tied or cell & kept in blocks:
                 return None
             blocks[cell & kept] = block
         return Motion(tuple(axes), {cell: block for cell, block in blocks.items() if any(block)})
 
-    def _framed(self, chosen: Sequence[Leaf]) -> list[Leaf]:
-        """The leaves with the gains of the direction on the axes where it lies."""
-        return [
-            replace(leaf, frame=self.axes[leaf.axis].frame) if leaf.axis in self.axes else leaf
-            for leaf in chosen
+    def _framed(self, chosen: Sequence[Leaf]) -> list[Framed]:
+        """The gains of each leaf; on the axes of the direction, its gains."""
+        free = [((leaf,), leaf.frame) for leaf in chosen if leaf.axis not in self.axes]
+        along = [
+            ([leaf for leaf in chosen if leaf.axis == k], own.frame) for k, own in self.axes.items()
         ]
+        return [*free, *along]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
@@ -124,7 +138,8 @@ class Null:
             k: Along(inner, frozenset((Gain(name, eps), power) for name, eps, power in frame))
             for k, inner, frame in data["axes"]
         }
-        return cls(**{**data, "axes": axes})
+        rows = None if data["rows"] is None else tuple(data["rows"])
+        return cls(**{**data, "axes": axes, "rows": rows})
 
 
 def unseen_nulls(name: str, directions: Iterable[Direction]) -> list[Null]:
@@ -137,6 +152,11 @@ def unseen_nulls(name: str, directions: Iterable[Direction]) -> list[Null]:
     return found
 
 
+def unread_null(name: str, rows: tuple[int, ...]) -> Null:
+    """The null of the rows of a table that are never looked up."""
+    return Null(f"{name} unread rows", name, {}, rows=rows)
+
+
 def reading_null(reading: Reading, size: int) -> Null:
     """The null of a parameter that is contracted with what adds up to nothing."""
     frame = frozenset((gain, -power) for gain, power in reading.frame)
@@ -144,7 +164,7 @@ def reading_null(reading: Reading, size: int) -> Null:
 
 
 def independent(
-    nulls: Iterable[Null],
+    nulls: Sequence[Null],
     shifted: Mapping[str, tuple[int, ...]],
     motions: Mapping[str, Motion],
     classes: Mapping[int, IndexClass],
@@ -154,17 +174,30 @@ def independent(
     ``shifted`` gives the shapes of the free shifts of parameters.
     """
     kept: list[Null] = []
+    unread = {null.name: set(null.rows) for null in nulls if null.rows is not None}
     for null in nulls:
         motion = motions[null.name]
-        others = [other.axes for other in kept if other.name == null.name]
+        same = [other for other in kept if other.name == null.name]
+        others = [other.axes for other in same if other.rows is None]
         if null.name in shifted:
             sizes = [axis.size for axis in motion.axes]
             own = enumerate(zip(shifted[null.name], sizes, strict=True))
             others.append({k: Along(n) for k, (m, n) in own if m < n})
-        reduced = _apart(null, others, motion, classes)
+        reduced = null if null.rows is not None else _apart(null, others, motion, classes)
+        if reduced is not None and null.name in unread and null.rows is None:
+            reduced = _off_rows(reduced, unread[null.name], motion.axes[0].size)
         if reduced is not None:
             kept.append(reduced)
     return kept
+
+
+def _off_rows(null: Null, gone: set[int], size: int) -> Null | None:
+    """The null on the rows that are looked up; one of them stands back where u adds up to zero."""
+    if 0 in null.axes or null.balanced not in (None, 0):
+        return null if 0 in null.axes else None
+    rows = [k for k in range(size) if k not in gone]
+    kept = rows if null.balanced is None else rows[1:]
+    return replace(null, rows=tuple(kept), balanced=None) if kept else None
 
 
 def _apart(

@@ -17,6 +17,10 @@ from paramsym.network.flow import Flows, Step, cat_place
 
 # A stretch of an axis, and the axes of the source that make a shift vary there (none: constant).
 Atom = tuple[int, frozenset[int]]
+# Where no axis of the source does: it reaches some places only, alike at each of them, ...
+PLACED = -1
+# ... or it differs from place to place, as when a fixed factor spreads it.
+SPREAD = -2
 # For each axis along which a shift varies, the row-major stretches that it consists of.
 Support = dict[int, tuple[Atom, ...]]
 
@@ -150,7 +154,8 @@ class _Settling:
                     continue
                 before = result.get(key)
                 if before is not None:
-                    after = Arrival(False, _joint(before.support, after.support), step.shape)
+                    joint = _spread(_joint(before.support, after.support))
+                    after = Arrival(False, joint, step.shape)
                 result[key] = after
         return result
 
@@ -224,7 +229,11 @@ class _Settling:
         sources = {s.attrs["key"]: i for i, s in enumerate(self.steps) if s.kind == "source"}
         gone: dict[str, frozenset[int]] = {}
         for key, arrival in wide.items():
-            outside = [_owners(own) for axis, own in arrival.support.items() if axis not in support]
+            outside = [
+                _by_source(_owners(own))
+                for axis, own in arrival.support.items()
+                if axis not in support
+            ]
             gone[key] = frozenset().union(*outside)
             if key not in sources or not all(outside) or gone[key] >= self._own_axes(sources[key]):
                 return False
@@ -275,8 +284,8 @@ def _within(inner: Support, outer: Support) -> bool:
     for axis, atoms in inner.items():
         paired = _refined(atoms, outer[axis])
         if paired is None:
-            return all(own for _, own in outer[axis])
-        if any(mine and not its for _, mine, its in paired):
+            return all(_by_source(own) for _, own in outer[axis])
+        if any(not _by_source(its) and mine - its for _, mine, its in paired):
             return False
     return True
 
@@ -300,13 +309,27 @@ def _split(atoms: tuple[Atom, ...], cuts: list[tuple[int, ...]]) -> list[Atom]:
 
 
 def _owners(atoms: tuple[Atom, ...]) -> frozenset[int]:
-    """The axes of the source along which a shift varies somewhere on an axis."""
+    """What makes a shift vary somewhere on an axis."""
     return frozenset().union(*(own for _, own in atoms))
 
 
+def _by_source(owners: frozenset[int]) -> frozenset[int]:
+    """The axes of the source among what makes a shift vary."""
+    return owners - {PLACED, SPREAD}
+
+
+def _spread(support: Support) -> Support:
+    """The same where it is no longer known which places a shift reaches."""
+
+    def renamed(owners: frozenset[int]) -> frozenset[int]:
+        return frozenset(SPREAD if own == PLACED else own for own in owners)
+
+    return {axis: tuple((n, renamed(own)) for n, own in atoms) for axis, atoms in support.items()}
+
+
 def _is_partial(support: Support, axis: int) -> bool:
-    """Whether a shift is constant along some stretch of an axis, and varies along another."""
-    return any(not own for _, own in support.get(axis, ()))
+    """Whether a shift does not vary with its source along some stretch of an axis."""
+    return any(not _by_source(own) for _, own in support.get(axis, ()))
 
 
 def _apart(pivot: Arrival, other: Arrival) -> bool:
@@ -341,7 +364,9 @@ def _after(before: Step, step: Step, which: int, arrival: Arrival) -> Arrival | 
     if arrival.places is None:
         return Arrival(clean, support, step.shape)
     places = _places_after(before, step, arrival.places)
-    return Arrival(clean and places is not None, support, step.shape, places)
+    if places is None:
+        return Arrival(False, _spread(support), step.shape)
+    return Arrival(clean, support, step.shape, places)
 
 
 def _along_axis(
@@ -352,7 +377,7 @@ def _along_axis(
     positions = tuple(range(before.shape[axis]))
     if arrival.places is not None:
         if arrival.places.axis != axis:
-            return Arrival(False, support, step.shape)
+            return Arrival(False, _spread(support), step.shape)
         positions = arrival.places.positions
     if step.kind == "cat":
         start, size = cat_place(step, which)
@@ -423,8 +448,8 @@ def _support_after(before: Step, step: Step, support: Support) -> Support:
     if step.kind in ("cat", "mask", "narrow"):
         axis = step.attrs["axis"]
         if axis in support or step.kind != "narrow":
-            whole = (step.shape[axis], _owners(support.get(axis, ())))
-            return {**support, axis: (whole,)}
+            own = _owners(support.get(axis, ())) or frozenset({PLACED})
+            return {**support, axis: ((step.shape[axis], own),)}
     return support
 
 
@@ -465,7 +490,7 @@ def _support_of_product(step: Step, support: Support) -> Support:
     letters = inputs.split(",")[0]
     of_letter = {letters[axis]: own for axis, own in support.items()}
     gone = [_owners(own) for letter, own in of_letter.items() if letter not in output]
-    summed = frozenset().union(*gone)
+    summed = frozenset().union(*gone) or frozenset({SPREAD})
     found: Support = {}
     for axis, letter in enumerate(output):
         if letter in of_letter:

@@ -128,7 +128,8 @@ class Derivation:
         self.patterns = patterns or {}
         self.unseen = Unseen(graph, self.outputs)
         self.sums = Sums(graph)
-        self.readings = self.sums.readings()
+        readings = self.sums.readings()
+        self.readings = {name: r for name, r in readings.items() if name not in pinned}
         self.factors = Factors(name_singles=bool(patterns))
         self.trees: dict[str, tuple[Tree, ...]] = {}
         self.attached: dict[int, str] = {}
@@ -156,6 +157,7 @@ class Derivation:
 
         Which fixed vectors are absorbed is assumed, and corrected until the assumption holds.
         """
+        self.final = False
         while True:
             self._stabilise()
             if self._decide() or self._settle():

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from paramsym import groups
 from paramsym.groups import Group
 from paramsym.network.axes import Kind, leaves
@@ -16,6 +19,7 @@ from paramsym.network.motion import IndexClass, Motion
 
 RETURNED = "the model returns it"
 UNUSED = "the outputs do not depend on it"
+UNREAD = "it is read against what adds up to zero"
 
 
 @dataclass(frozen=True)
@@ -133,9 +137,11 @@ class _Lister:
         for c in self._listed():
             if c not in based:
                 self._class(c)
-        for name in self.structure.shifts:
-            if name not in self.taken["shift"] and name not in self.unused:
-                self._translation(name)
+        for key in self.structure.shifts:
+            if key not in self.motions:
+                self._null(key)
+            elif key not in self.taken["shift"] and key not in self.unused:
+                self._translation(key)
         self._leftover_variables()
         for name in self.unused:
             self._translation(name)
@@ -248,6 +254,14 @@ class _Lister:
         self._part(name, "free" if free else "shift", "shift", key)
         self.spaces.append(Space(name, dim, groups.Translation(dim), dim, (key,), reason))
 
+    def _null(self, key: str) -> None:
+        """A translation along what nothing reads: its key is the parameter, then along what."""
+        parameter, _, where = key.partition(" ")
+        name, dim = self._name(parameter, own=True), self.structure.shift_dim(key)
+        kind, reason = _null_reason(where)
+        self._part(name, kind, "shift", key)
+        self.spaces.append(Space(name, dim, groups.Translation(dim), dim, (parameter,), reason))
+
     def _leftover_variables(self) -> None:
         """Scales and signs that belong to no class: of a gain, or of several spaces together."""
         signs = [v for v in self.structure.signs if v not in self.taken["sign"]]
@@ -300,6 +314,21 @@ class _Lister:
         raise AssertionError(leaf)
 
 
+def _null_reason(where: str) -> tuple[str, str]:
+    """The kind and the reason of a translation along what nothing reads.
+
+    >>> _null_reason("unseen along axis 0")
+    ('unseen', 'no output sees it along axis 0')
+    >>> _null_reason("along 1/norm.weight")
+    ('unread', 'it is read against what adds up to zero, divided by norm.weight')
+    """
+    first, _, rest = where.partition(" ")
+    if first == "unseen":
+        return "unseen", f"no output sees it {rest}".rstrip()
+    _, _, gains = rest.partition("/")
+    return "unread", f"{UNREAD}, divided by {gains}" if gains else UNREAD
+
+
 _KINDS = {
     Kind.PERMUTATION: "permutation",
     Kind.PLANE: "rotation",
@@ -348,20 +377,31 @@ def unit_labels(structure: Structure, parts: Iterable[Part]) -> list[str]:
         units = _units(structure.extent(record.dims))
         rows += [f"{label['scale', v]} of {unit}" for unit in units]
     for name in structure.shifts:
-        mask = structure.masks.get(name)
-        shape = structure.free_shape(name) if mask is None else structure.shapes[name]
-        kept = [True] * math.prod(shape) if mask is None else mask.flatten().tolist()
-        units = itertools.compress(_units(shape), kept)
-        rows += [f"{label['shift', name]} of {unit}" for unit in units]
+        rows += [f"{label['shift', name]} of {unit}" for unit in _shift_units(structure, name)]
     return rows
 
 
+def _shift_units(structure: Structure, name: str) -> Iterator[str]:
+    """The entries of a translation that are free: along a balanced axis the last follows."""
+    shape, lost = structure.shapes[name], structure.balanced.get(name)
+    free = torch.ones(shape, dtype=torch.bool) if lost is None else _all_but_last(shape, lost)
+    kept = structure.masks.get(name, free)
+    return itertools.compress(_units(shape), kept.flatten().tolist())
+
+
+def _all_but_last(shape: tuple[int, ...], axis: int) -> Tensor:
+    kept = torch.ones(shape, dtype=torch.bool)
+    kept.select(axis, -1).fill_(False)
+    return kept
+
+
 def _units(shape: tuple[int, ...]) -> Iterator[str]:
+    """The entries of a tensor by their index, axes of size one left out."""
     if math.prod(shape) == 1:
         yield "all units"
         return
     for index in itertools.product(*map(range, shape)):
-        yield "unit " + ".".join(map(str, index))
+        yield "unit " + ".".join(str(i) for i, n in zip(index, shape, strict=True) if n > 1)
 
 
 def _class_units(structure: Structure, c: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from io import StringIO
 from typing import Any
 
+from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -103,17 +104,20 @@ class Ledger:
         return {"claims": [record.to_dict() for record in self.records], "summary": self.summary}
 
     def __rich__(self) -> Group:
-        table = Table("claim", "source", "verdict", "seconds", title="Claims")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        # An id is what one types to run a claim again: it may be folded, never cut short.
+        table.add_column("claim", overflow="fold")
+        table.add_column("verdict", overflow="fold")
+        table.add_column("seconds", justify="right")
         for record in self.records:
             verdict = record.verdict + (" (!)" if record.surprising else "")
             table.add_row(
                 record.id,
-                Text(record.source),
                 Text(verdict, style=_STYLES[record.verdict]),
                 f"{record.seconds:.1f}",
             )
         notes = [
-            Text(f"{record.id}: {record.remark}", style=_STYLES[record.verdict])
+            Text(f"{record.id} ({record.source}): {record.remark}", style=_STYLES[record.verdict])
             for record in self.records
             if record.verdict != "holds" or record.surprising
         ]

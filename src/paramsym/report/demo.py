@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
+import paramsym as ps
 from paramsym.network.call import call
 from paramsym.report.analysis import Analysis, analyze
-from paramsym.report.tables import console, show_analysis, show_rows
+from paramsym.report.tables import console, share, show_analysis, show_facts, show_rows
+
+if TYPE_CHECKING:
+    from paramsym import Explanation, Symmetry
 
 EPOCHS = 40
 BATCH = 64
 # Of the 1797 images, shuffled; the others test.
 TRAINING = 1397
+# Short, so that three settings of the weights fit 80 columns without a broken line.
+MEASURES = ("accuracy", "moved by", "labels changed", "logits off by")
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The analysis of the trained net, and the net at three settings of its weights."""
+    """The analysis of the trained net, and the net at three settings of its weights.
+
+    `on_digits` explains what is flat on the test images alone, by the larger group of that batch.
+    """
 
     analysis: Analysis
+    on_digits: Explanation
     trained: Place
     along: Place
     control: Place
@@ -63,7 +73,12 @@ class Demonstration:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         places = [vars(place) for place in (self.trained, self.along, self.control)]
-        return {"analysis": self.analysis.to_dict(), "places": places, "holds": self.holds}
+        return {
+            "analysis": self.analysis.to_dict(),
+            "on_digits": self.on_digits.to_dict(),
+            "places": places,
+            "holds": self.holds,
+        }
 
 
 def digits(seed: int) -> Digits:
@@ -105,14 +120,17 @@ def demo(out: Console, *, seed: int = 0) -> Demonstration:
     out.print(f"a ReLU convnet trained on {TRAINING} handwritten digits, space by space:\n")
     with console(stderr=True).status("deriving, proving and measuring"):
         analysis = analyze(model, data.test_x[:32], seed=seed)
+        on_digits = explain_on(model, data.test_x, seed)
     show_analysis(out, analysis)
-    result = walk(model, analysis, data, seed)
+    out.print(f"\non {len(data.test_y)} digits alone, with the units that stay on or off there:\n")
+    show_facts(out, [("completeness", share(on_digits))])
+    result = Demonstration(analysis, on_digits, *walk(model, analysis.symmetry, data, seed))
     out.print(f"\nthe net at three settings of its weights, on {len(data.test_y)} other digits:\n")
     show_rows(
         out,
-        ("weights", "test accuracy", "moved by", "predictions changed", "logits changed by"),
+        ("weights", *MEASURES),
         [row(place) for place in (result.trained, result.along, result.control)],
-        right=("test accuracy", "moved by", "predictions changed", "logits changed by"),
+        right=MEASURES,
     )
     return result
 
@@ -130,9 +148,16 @@ def train(model: nn.Module, data: Digits, seed: int) -> None:
             optimizer.step()
 
 
-def walk(model: nn.Module, analysis: Analysis, data: Digits, seed: int) -> Demonstration:
+def explain_on(model: nn.Module, images: Tensor, seed: int) -> Explanation:
+    """Who explains what is flat on these images: units that stay on or off on all of them, too."""
+    enlarged = ps.symmetries(model, images, on=images, seed=seed)
+    return ps.explain(model, images, sym=enlarged, seed=seed)
+
+
+def walk(
+    model: nn.Module, symmetry: Symmetry, data: Digits, seed: int
+) -> tuple[Place, Place, Place]:
     """The net where it was trained, along its symmetry, and as far away in a random direction."""
-    symmetry = analysis.symmetry
     start = {name: value.double() for name, value in model.state_dict().items()}
     element = symmetry.sample(seed=seed, scale=0.5)
     along = symmetry.act(element, start)
@@ -150,8 +175,7 @@ def walk(model: nn.Module, analysis: Analysis, data: Digits, seed: int) -> Demon
             deviation=float((logits - reference).abs().max()),
         )
 
-    return Demonstration(
-        analysis,
+    return (
         place("as trained", start),
         place("moved along a symmetry", along),
         place("moved as far at random", control),

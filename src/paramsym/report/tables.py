@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from paramsym import Symmetry
+    from paramsym import Explanation, Symmetry
     from paramsym.report.analysis import Analysis
 
 # Below this width a table's cells break into unreadable slivers: rows become stanzas instead.
-NARROW = 76
+NARROW = 80
 # What a pipe gets, unless COLUMNS says otherwise.
 PIPED = 100
 
@@ -63,9 +63,13 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
     ]
     if measured is None:
         return [*lines, ("completeness", f"not measured, {analysis.unmeasured}")]
-    share = f"{measured.completeness:.3f}"
+    return [*lines, ("completeness", share(measured))]
+
+
+def share(measured: Explanation) -> str:
+    """How much of what is flat is explained, as a number and in counts."""
     counts = f"{measured.explained} of {measured.nullity} flat directions explained"
-    return [*lines, ("completeness", f"{share} ({counts})")]
+    return f"{measured.completeness:.3f} ({counts})"
 
 
 def discrete_order(symmetry: Symmetry) -> str:

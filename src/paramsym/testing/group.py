@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -168,10 +170,15 @@ def batches(group: Group, draw: Draw) -> float:
     template = group.identity()
     worst = 0.0
     for i in range(draw.trials):
-        a, b = (over(template, element, lambda part, _, i=i: part[i]) for element in (g, h))  # type: ignore[misc]
+        a, b = (over(template, element, entry(i)) for element in (g, h))
         one = group.matrix(group.compose(a, group.inverse(b)))
         worst = max(worst, relative_error(both[i], one))
     return worst
+
+
+def entry(i: int) -> Callable[[Tensor, int], Tensor]:
+    """The i-th of a batch, part by part of an element."""
+    return lambda part, _: part[i]
 
 
 @law(GROUP_LAWS, "from_dict(to_dict()) is the same group, with the same hash and name")

@@ -171,14 +171,17 @@ def _follow(op: Op, x: Value, buffer: Value) -> int | None:
     if node is None or node.op != "buffer" or len(long) != 1:
         return None
     matched = engine.matched(x, buffer, [(long[0], long[0])])
-    for xs, ys in [] if matched is None else matched[2][0]:
-        for entry, own in zip(xs, ys, strict=True):
-            if entry.factor is None or own.factor is None:
-                same_leaf(op, entry, own)
-            elif engine.factors.kind(entry) <= Kind.PERMUTATION:
-                engine.factors.share(entry, own, f"{op.where} has a buffer entry for each")
-            else:
-                engine.attached[own.factor] = node.target
+    blocks_ = [] if matched is None else matched[2][0]
+    pairs = [pair for xs, ys in blocks_ for pair in zip(xs, ys, strict=True)]
+    if any(entry.what in ("uniform", "zero") and own.factor is not None for entry, own in pairs):
+        return None  # equal entries that become different: what permutes them is the buffer's own
+    for entry, own in pairs:
+        if entry.factor is None or own.factor is None:
+            same_leaf(op, entry, own)
+        elif engine.factors.kind(entry) <= Kind.PERMUTATION:
+            engine.factors.share(entry, own, f"{op.where} has a buffer entry for each")
+        else:
+            engine.attached[own.factor] = node.target
     return long[0]
 
 

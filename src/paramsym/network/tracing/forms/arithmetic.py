@@ -14,8 +14,13 @@ from paramsym.network.tracing.forms.registry import Event, Result, axis_of, form
 
 @form("add.Tensor", "add.Scalar")
 def add(e: Event) -> Result:
-    """`x + alpha y`."""
-    return e.emit("add.Tensor", e.args[0], scaled(e, e.args[1], _alpha(e)))
+    """`x + alpha y`; adding zeros is none."""
+    x, y = e.args[:2]
+    for zeros, other in ((x, y), (y, x)):
+        whole = isinstance(other, Ref) and e.tape.dtype(other) == e.out.dtype
+        if whole and _is_zero(e, zeros) and (other is x or _alpha(e) == 1):
+            return spread(e, other)
+    return e.emit("add.Tensor", x, scaled(e, y, _alpha(e)))
 
 
 @form("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
@@ -33,7 +38,10 @@ def rsub(e: Event) -> Result:
 
 @form("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
 def mul(e: Event) -> Result:
-    """`x y`."""
+    """`x y`; the product with zeros is zero, since numbers are finite."""
+    if any(_is_zero(e, factor) for factor in e.args):
+        zero = torch.zeros((), dtype=e.out.dtype)
+        return e.tape.constant(zero.expand(tuple(int(n) for n in e.out.shape)))
     return e.emit("mul.Tensor", *e.args)
 
 
@@ -142,6 +150,11 @@ def _is_lowest(e: Event, x: Ref) -> bool:
     if value is None or value.numel() != 1 or not value.is_floating_point():
         return False
     return float(value) <= torch.finfo(value.dtype).min
+
+
+def _is_zero(e: Event, x: Any) -> bool:
+    value = _constant(e, x) if isinstance(x, Ref) else None
+    return value is not None and not bool(value.any())
 
 
 def _constant(e: Event, x: Ref) -> Tensor | None:
