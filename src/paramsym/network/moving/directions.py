@@ -87,6 +87,8 @@ class Directions:
 
     def rows(self, start: int, stop: int) -> Tensor:
         """Rows start … stop − 1 of G, dense."""
+        if not 0 <= start <= stop <= self.shape[0]:
+            raise IndexError(f"rows {start} to {stop} of {self.shape[0]}")
         result = torch.zeros(stop - start, self.shape[1], dtype=torch.float64)
         for first, last in self._within_factors(start, stop):
             for name, rows in self._block(first, last):
