@@ -27,7 +27,10 @@ Factor = tuple[str, int | str]
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """One element: tensors by class, by scale, by sign, and by the name of a translated tensor."""
+    """One element: tensors by class, by scale, by sign, and by the name of a translated tensor.
+
+    What is left out is neutral, and costs nothing when the element acts.
+    """
 
     classes: Mapping[int, Tensor] = field(default_factory=dict)
     scales: Mapping[int, Tensor] = field(default_factory=dict)
@@ -131,11 +134,8 @@ class Structure:
                 v: torch.ones(self.extent(r.dims), dtype=torch.float64)
                 for v, r in self.signs.items()
             },
-            self._no_shifts(),
+            {n: torch.zeros(self.shapes[n], dtype=torch.float64) for n in self.shifts},
         )
-
-    def _no_shifts(self) -> dict[str, Tensor]:
-        return {n: torch.zeros(self.shapes[n], dtype=torch.float64) for n in self.shifts}
 
     def _neutral(self, record: IndexClass) -> Tensor:
         base = self.extent(record.base)
@@ -148,7 +148,9 @@ class Structure:
         """Refuse what is not an element of this group."""
         own = self.identity() if isinstance(g, Element) else None
         parts = ("classes", "scales", "signs", "shifts")
-        if own is None or any(_shapes(getattr(g, p)) != _shapes(getattr(own, p)) for p in parts):
+        if own is None or any(
+            not _shapes(getattr(g, p)).items() <= _shapes(getattr(own, p)).items() for p in parts
+        ):
             raise GroupError(
                 "this is not an element of this symmetry",
                 where=type(g).__name__,
@@ -157,6 +159,7 @@ class Structure:
 
     def compose(self, g: Element, h: Element) -> Element:
         """g after h."""
+        g, h = self._whole(g), self._whole(h)
         rest = Element(
             {c: self._product(c, g, h) for c in g.classes},
             {
@@ -170,7 +173,7 @@ class Structure:
 
     def inverse(self, g: Element) -> Element:
         """The element that undoes g."""
-        back = Element()
+        g, back = self._whole(g), Element()
         for c in sorted(g.classes, key=lambda c: len(self.classes[c].base)):
             element = g.classes[c]
             permuted = self.classes[c].kind == Kind.PERMUTATION
@@ -185,6 +188,16 @@ class Structure:
         )
         shifts = {n: -self._shifted(n, back, t) for n, t in g.shifts.items()}
         return replace(back, shifts=shifts)
+
+    def _whole(self, g: Element) -> Element:
+        """The element with everything that it leaves out."""
+        own = self.identity()
+        return Element(
+            {**own.classes, **g.classes},
+            {**own.scales, **g.scales},
+            {**own.signs, **g.signs},
+            {**own.shifts, **g.shifts},
+        )
 
     def _product(self, c: int, g: Element, h: Element) -> Tensor:
         base = self.classes[c].base
@@ -252,9 +265,9 @@ class Structure:
     def nearby(self, coefficients: Mapping[Factor, Tensor]) -> Element:
         """1 + h in place of exp(h), the same to first order, for h with parts in some factors.
 
-        Classes, scales and signs that it does not move are left out.
+        All other factors are left out.
         """
-        classes, scales, shifts = {}, {}, dict(self._no_shifts())
+        classes, scales, shifts = {}, {}, {}
         for (where, key), own in coefficients.items():
             if where == "class":
                 h = self._algebra(int(key), own)

@@ -125,12 +125,13 @@ class Symmetry:
         return {label: self.only(g, [label]) for label in self._labelled}
 
     def only(self, g: Element, labels: Iterable[str]) -> Element:
-        """The element with every factor but the named ones replaced by the identity."""
-        neutral = self.identity()
-        kept = {where: dict(getattr(neutral, where)) for where in _PLACES.values()}
+        """The element with every factor but the named ones left out."""
+        kept: dict[str, dict[Any, Tensor]] = {where: {} for where in _PLACES.values()}
         for label in labels:
             for part in self._labelled[label]:
-                kept[_PLACES[part.where]][part.key] = getattr(g, _PLACES[part.where])[part.key]
+                own = getattr(g, _PLACES[part.where])
+                if part.key in own:
+                    kept[_PLACES[part.where]][part.key] = own[part.key]
         return Element(**kept)
 
     @cached_property
