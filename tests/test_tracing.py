@@ -80,6 +80,51 @@ def test_graph_computes_what_the_model_does(name: str) -> None:
         torch.testing.assert_close(values[graph.outputs[0]].double(), call(twin, {}, other))
 
 
+def packed(table: Tensor, x: Tensor) -> Tensor:
+    """Three parts behind one another, as `nn.MultiheadAttention` takes them apart."""
+    parts = (table + x[:, None]).unflatten(-1, (3, 4)).unsqueeze(0).transpose(0, -2).squeeze(-2)
+    return parts[0] * parts[1] + parts[2]
+
+
+def unbound(table: Tensor, x: Tensor) -> Tensor:
+    q, k, v = (table * x[:, None]).view(3, 3, 2, 2).permute(1, 2, 0, 3).unbind()
+    return q * k + v
+
+
+def interleaved(table: Tensor, x: Tensor) -> Tensor:
+    """Parts that alternate are no slices."""
+    q, k, v = (table * x[:, None]).view(3, 4, 3).unbind(-1)
+    return q * k + v
+
+
+@pytest.mark.parametrize(
+    ("forward", "slices"),
+    [(packed, 3), (unbound, 3), (interleaved, 0)],
+    ids=["stacked", "unbound", "interleaved"],
+)
+def test_parts_are_slices_where_they_lie_behind_one_another(forward: Forward, slices: int) -> None:
+    model = Reading(forward, 3, 12).double()
+    graph = trace(model, X)
+    ops = [node.op for node in graph.nodes]
+    assert (ops.count("aten.slice.Tensor"), ops.count("aten.select.int")) == (slices, 3 - slices)
+    other = numbers(1, 1, 2)
+    values = replay(graph, {"table": model.table.detach()}, {"x": other})
+    torch.testing.assert_close(values[graph.outputs[0]], call(model, {}, other))
+
+
+def test_a_part_can_be_written_to() -> None:
+    """It is a view of the whole, however it is read."""
+
+    def forward(table: Tensor, x: Tensor) -> Tensor:
+        whole = table * x[:, None]
+        whole.view(3, 2, 2)[:, 1].add_(5.0)
+        return whole
+
+    model = Reading(forward, 3, 4).double()
+    values = replay(graph := trace(model, X), {"table": model.table.detach()}, {"x": X})
+    torch.testing.assert_close(values[graph.outputs[0]], call(model, {}, X))
+
+
 def test_zeros_leave_no_trace() -> None:
     """Starting a sum from zeros, or recurring on them, is not a use of fixed values."""
 

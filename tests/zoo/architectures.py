@@ -432,7 +432,7 @@ def wav2vec2() -> nn.Module:
         hidden_size=WIDTH,
         **LAYERS,
         vocab_size=TOKENS,
-        conv_dim=(6, 6),
+        conv_dim=(9, 9),
         conv_stride=(2, 2),
         conv_kernel=(4, 2),
         num_feat_extract_layers=2,
@@ -720,23 +720,44 @@ LEFTOVER: dict[str, Leftover] = {
         "O(7) 21, key bias 16, value bias 16, along 1/γ 77, means 55, class token and patch bias "
         "against positions 6",
     ),
-    "clip": Leftover(551, 270, ""),
-    "wav2vec2": Leftover(202, 91, ""),
+    "clip": Leftover(
+        551,
+        270,
+        "key bias 24, value bias 24, along 1/γ 100, means 90, O(5) of the text stream 10, β of "
+        "each last norm against its projection without bias 12, tokens and the class against "
+        "their positions 9, gains of the norm in front of the vision stream that leave the "
+        "spectrum of P diag(γ) P alone (P: off the ones) with the rotations on both sides 1",
+    ),
+    "wav2vec2": Leftover(206, 89, "key bias 8, value bias 8, along 1/γ 53, means 20"),
     "convnext": Leftover(176, 126, "along 1/γ 73, means 51, means of depthwise biases 2"),
     "resnet": Leftover(50, 0),
     "mobilenet-v2": Leftover(
         254, 58, "GL of the linear bottlenecks through batch norm's gains 22, their biases 36"
     ),
-    "segformer": Leftover(521, 243, ""),
-    "transformer-encoder-pre": Leftover(
-        388,
-        300,
-        "packed q, k, v 128, O(7) 21, key bias 16, value bias 16, along 1/γ 77, means 42",
+    "segformer": Leftover(
+        521,
+        243,
+        "key bias 10, value bias 10, O(3) behind the sequence reduction 3, isospectral gains of "
+        "both patch norms 2, means, along 1/γ, also tap by tap of convolutions with padding, whose "
+        "constants β trades against",
     ),
-    "transformer-encoder-post": Leftover(309, 253, ""),
-    "transformer": Leftover(375, 295, ""),
+    "transformer-encoder-pre": Leftover(
+        388, 180, "O(7) 21, key bias 16, value bias 16, along 1/γ 77, means 50"
+    ),
+    "transformer-encoder-post": Leftover(
+        309,
+        133,
+        "key bias 16, value bias 16, along 1/γ 53, means 40, I + 1wᵀ on the stream that attention "
+        "reads before any norm 8",
+    ),
+    "transformer": Leftover(
+        375,
+        159,
+        "key bias 24, value bias 24, along 1/γ 44, means 51, β taken back by biases that are parts "
+        "of one parameter 16",
+    ),
     "lstm": Leftover(52, 36, "two biases of one sum 32, translations before the first layer 4"),
     "gru": Leftover(52, 36, "two biases of one sum 32, translations before the first layer 4"),
     "unet": Leftover(22, 6, "the mean of each group of a convolution's bias"),
-    "multihead-attention": Leftover(80, 48, "packed k and v 32, key bias 8, value bias 8"),
+    "multihead-attention": Leftover(80, 16, "key bias 8, value bias 8"),
 }

@@ -35,7 +35,6 @@ from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
 from paramsym.network.spaces import listing
-from paramsym.network.stacks import unstacked
 from paramsym.network.sums import Reading
 from paramsym.network.symmetry import Symmetry
 from paramsym.network.ties import canonical_names, named_state, ties
@@ -70,7 +69,7 @@ def symmetries(
     Aff(3)
     """
     x = x if on is None else on
-    graph = unstacked(trace(model, x, seed=seed))
+    graph = trace(model, x, seed=seed)
     if not graph.outputs:
         raise TraceError(
             "the model returns no floating tensor",
@@ -89,8 +88,7 @@ def symmetries(
         result = readout.run()
         if not readout.unsaid:
             break
-        kept = derivation.readings.items() - readout.unsaid.items()
-        derivation.readings = dict(sorted(kept))
+        derivation.without(readout.unsaid)
     return replace(result, outputs=chosen, model=model, x=x, local=on is not None)
 
 
@@ -132,7 +130,7 @@ class _Readout:
     model: nn.Module
     frozen: set[str]
     branch_only: bool
-    unsaid: dict[str, Reading] = field(default_factory=dict)
+    unsaid: list[Reading] = field(default_factory=list)
 
     def run(self) -> Symmetry:
         """Motions in the free unknowns, then a readable basis of these, then names."""
@@ -432,16 +430,16 @@ class _Readout:
                 rows = unread_rows(graph, node.index)
                 found += [unread_null(node.target, rows)] if rows else []
                 found += unseen_nulls(node.target, derivation.unseen[node.index])
-        for reading in derivation.readings.values():
-            if reading.key in program.known:
-                size = derivation.own[reading.name].shape[reading.axis]
-                found.append(reading_null(reading, size))
+        readings = itertools.chain(*derivation.readings.values())
+        known = [reading for reading in readings if reading.key in program.known]
+        for reading in known:
+            size = derivation.own[reading.name].shape[reading.axis]
+            found.append(reading_null(reading, size))
         kept = independent(found, shifted, motions, classes)
         moved = ((null, null.motion(motions)) for null in kept)
         said = [(null, motion) for null, motion in moved if motion is not None]
         keys = {null.key for null, _ in said}
-        known = {n: r for n, r in derivation.readings.items() if r.key in program.known}
-        self.unsaid = {n: r for n, r in known.items() if r.key not in keys}
+        self.unsaid = [reading for reading in known if reading.key not in keys]
         return said
 
     def _bare(self, name: str, motions: Mapping[str, Motion]) -> Motion:

@@ -13,6 +13,7 @@ the difference c - T c is such a shift: if it is absorbed, the fixed vector rest
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,10 +97,13 @@ class Flows:
     ) -> int:
         """The shift of a parameter of shape ``own`` that is added to a tensor of ``shape``.
 
-        ``parts`` are the places along its one support axis that are shifted independently.
+        ``parts`` are the places along its one support axis that are shifted independently; others
+        are not shifted at all.
         """
-        if len(parts) < 2:
+        if not parts or (len(parts) == 1 and len(parts[0]) == math.prod(own)):
             return self._part(name, name, own, shape, support, None)
+        if len(parts) == 1:
+            return self._part(name, name, own, shape, support, list(parts[0]))
         keys = [f"{name}[{k}]" for k in range(len(parts))]
         pieces = [
             self._part(key, name, own, shape, support, list(places))

@@ -104,8 +104,11 @@ class Null:
             axes.append(without_frames(short))
         kept = {leaf.slot for axis in axes for leaf in leaves(axis)}
         blocks: dict[frozenset[int], Block] = {}
+        touched = self._touched(whole)
         for chosen in cells(whole.axes):
             cell = frozenset(leaf.slot for leaf in chosen)
+            if touched is not None and cell not in touched:
+                continue
             block = bare(whole.blocks.get(cell, Block()), self._framed(chosen), motions)
             if block is None:
                 return None
@@ -114,6 +117,23 @@ class Null:
                 return None
             blocks[cell & kept] = block
         return Motion(tuple(axes), {cell: block for cell, block in blocks.items() if any(block)})
+
+    def _touched(self, whole: Motion) -> set[frozenset[int]] | None:
+        """The blocks of the parameter that have some of the rows (None: all)."""
+        if self.rows is None:
+            return None
+        shape = [axis.size for axis in whole.axes]
+        where = torch.zeros(shape, dtype=torch.bool)
+        where[list(self.rows)] = True
+        found: set[frozenset[int]] = set()
+
+        def note(cell: Tensor, chosen: tuple[Leaf, ...]) -> Tensor:
+            if bool(cell.any()):
+                found.add(frozenset(leaf.slot for leaf in chosen))
+            return cell
+
+        over_cells(where, whole.axes, note)
+        return found
 
     def _framed(self, chosen: Sequence[Leaf]) -> list[Framed]:
         """The gains of each leaf; on the axes of the direction, its gains."""
@@ -160,7 +180,8 @@ def unread_null(name: str, rows: tuple[int, ...]) -> Null:
 def reading_null(reading: Reading, size: int) -> Null:
     """The null of a parameter that is contracted with what adds up to nothing."""
     frame = frozenset((gain, -power) for gain, power in reading.frame)
-    return Null(reading.key, reading.name, {reading.axis: Along(size, frame)}, read=True)
+    along = {reading.axis: Along(size, frame)}
+    return Null(reading.key, reading.name, along, read=True, rows=reading.rows)
 
 
 def independent(
@@ -174,7 +195,7 @@ def independent(
     ``shifted`` gives the shapes of the free shifts of parameters.
     """
     kept: list[Null] = []
-    unread = {null.name: set(null.rows) for null in nulls if null.rows is not None}
+    unread = {n.name: set(n.rows) for n in nulls if n.rows is not None and not n.read}
     for null in nulls:
         motion = motions[null.name]
         same = [other for other in kept if other.name == null.name]

@@ -128,8 +128,10 @@ class Derivation:
         self.patterns = patterns or {}
         self.unseen = Unseen(graph, self.outputs)
         self.sums = Sums(graph)
-        readings = self.sums.readings()
-        self.readings = {name: r for name, r in readings.items() if name not in pinned}
+        self.readings: dict[str, list[Reading]] = {}
+        for reading in self.sums.readings():
+            if reading.name not in pinned:
+                self.readings.setdefault(reading.name, []).append(reading)
         self.factors = Factors(name_singles=bool(patterns))
         self.trees: dict[str, tuple[Tree, ...]] = {}
         self.attached: dict[int, str] = {}
@@ -281,9 +283,9 @@ class Derivation:
             ref, item = node.args
             return self.values[ref.index][item]
         if node.shape is not None and node.index in self._free:
-            return self.fixed(node.shape, node.index)
+            return self.fixed(node.shape, node.index, self._what(node))
         if node.op in ("input", "constant"):
-            return self.fixed(node.shape or (), node.index)
+            return self.fixed(node.shape or (), node.index, self._what(node))
         if node.index in self.rotaries:
             node = self._rotary_node(node)
         op = Op(self, node, self._arguments(node.args), self._arguments(node.kwargs))
@@ -294,6 +296,12 @@ class Derivation:
         if result is None:
             return self._refused(op, "has no rule" if rule is None else "is used in an unknown way")
         return result
+
+    def _what(self, node: Node) -> str:
+        """Whether a tensor that depends on no parameter is known to be zero."""
+        value = self.graph.constants.get(node.index) if node.op == "constant" else None
+        zero = value is not None and not value.is_meta and not bool(value.any())
+        return "zero" if zero else "fixed"
 
     def _rotary_node(self, node: Node) -> Node:
         """The one operation that several nodes come down to."""
@@ -391,8 +399,16 @@ class Derivation:
             shape = self.own[reading.name].shape
             own = tuple(1 if k == reading.axis else n for k, n in enumerate(shape))
             support = frozenset(k for k, n in enumerate(own) if n > 1)
-            self.read_sources[reading.key] = self.flows.source(reading.key, own, shape, support)
+            parts = [] if reading.rows is None else [reading.rows]
+            self.read_sources[reading.key] = self.flows.source(
+                reading.key, own, shape, support, parts
+            )
         return self.read_sources[reading.key]
+
+    def without(self, lost: Iterable[Reading]) -> None:
+        """Do without some readings."""
+        gone = set(lost)
+        self.readings = {n: [r for r in rs if r not in gone] for n, rs in self.readings.items()}
 
     def _fresh_charges(self, value: Value, name: str, moves: bool) -> dict[Cell, Charge]:
         charges: dict[Cell, Charge] = {}

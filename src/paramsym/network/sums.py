@@ -41,20 +41,26 @@ class Total:
 
 @dataclass(frozen=True)
 class Reading:
-    """A parameter that is always contracted, along its own ``axis``, with what adds up to nothing.
+    """A parameter that is contracted, along its own ``axis``, with what adds up to nothing.
 
-    ``frame`` are the gains: the parameter may move along their inverse.
+    ``frame`` are the gains: the parameter may move along their inverse. ``rows`` are the places
+    along its other axis that are read so (None: all).
     """
 
     name: str
     axis: int
     frame: Frame
+    rows: tuple[int, ...] | None = None
 
     @property
     def key(self) -> str:
         """What its translations are called."""
         gains = "·".join(gain.name for gain, _ in ordered(self.frame))
         return f"{self.name} along 1/{gains}" if gains else f"{self.name} along 1"
+
+
+# One use of a tensor: the axis that is contracted, the gains there, the places on the other axis.
+Use = tuple[int, Frame, tuple[int, ...]]
 
 
 class Sums:
@@ -80,14 +86,14 @@ class Sums:
         """What is known of a node."""
         return self._found.get(index.index if isinstance(index, Ref) else index)
 
-    def readings(self) -> dict[str, Reading]:
-        """The parameters that may move along the inverse of a gain, by name."""
-        found: dict[str, Reading] = {}
+    def readings(self) -> list[Reading]:
+        """The parameters, or rows of parameters, that may move along the inverse of a gain."""
+        found: list[Reading] = []
         for node in self.graph.nodes:
-            uses = set(self._uses(node.index)) if node.op == "parameter" else set()
-            use = uses.pop() if len(uses) == 1 else None
-            if use is not None:
-                found[node.target] = Reading(node.target, *use)
+            uses = list(self._uses(node.index)) if node.op == "parameter" else []
+            known = [use for use in uses if use is not None]
+            if known and len(known) == len(uses):
+                found += _readings(node, known)
         return found
 
     # forwards -----------------------------------------------------------------------------------
@@ -101,7 +107,7 @@ class Sums:
         if node.op in _SAME:
             floating = node.dtype is not None and node.dtype.is_floating_point
             return self.of(node.args[0]) if floating else None
-        if node.op in (*LAYOUT, "aten.select.int"):
+        if node.op in (*LAYOUT, "aten.select.int", "aten.index_select.default"):
             return self._laid_out(node)
         axes = centred_axes(self.graph, node)
         if axes is not None:
@@ -117,11 +123,10 @@ class Sums:
             return None
         if node.op == "aten.select.int":
             gone = node.args[1] % (len(node.shape or ()) + 1)
-            return (
-                None
-                if gone == total.axis
-                else replace(total, axis=total.axis - (total.axis > gone))
-            )
+            after = total.axis - (total.axis > gone)
+            return None if gone == total.axis else replace(total, axis=after)
+        if node.op == "aten.index_select.default":
+            return None if node.args[1] % len(node.shape or (1,)) == total.axis else total
         for axis in range(len(node.shape or ())):
             if axis_before(self.graph, node, axis) == total.axis:
                 return replace(total, axis=axis)
@@ -173,21 +178,54 @@ class Sums:
 
     # backwards ----------------------------------------------------------------------------------
 
-    def _uses(self, index: int) -> Iterator[tuple[int, Frame] | None]:
-        """How each reader contracts a node: its axis and the gains there; None for another use."""
+    def _uses(self, index: int) -> Iterator[Use | None]:
+        """How each reader contracts a node; None for another use."""
         for user in map(self.graph.nodes.__getitem__, self.graph.users(index)):
             if user.op not in LAYOUT:
                 yield self._contraction(user, index)
                 continue
             for use in self._uses(user.index):
                 axis = None if use is None else axis_before(self.graph, user, use[0])
-                yield None if use is None or axis is None else (axis, use[1])
+                if use is None or axis is None:
+                    yield None
+                else:
+                    start = user.args[2] if user.op == "aten.slice.Tensor" else 0
+                    yield axis, use[1], tuple(start + k for k in use[2])
 
-    def _contraction(self, user: Node, index: int) -> tuple[int, Frame] | None:
+    def _contraction(self, user: Node, index: int) -> Use | None:
         shape = self.graph.nodes[index].shape or ()
-        axis = {"aten.linear.default": 1, "aten.matmul.default": len(shape) - 2}.get(user.op)
+        axis = self._contracted_axis(user, shape)
         if axis is None or user.args[1] != Ref(index) or user.args[0] == Ref(index):
             return None
-        total, last = self.of(user.args[0]), len(self.graph.nodes[user.args[0].index].shape or ())
-        balanced = total is not None and total.axis == last - 1 and not total.number
-        return (axis, total.frame) if total is not None and balanced and len(shape) == 2 else None
+        total, rank = self.of(user.args[0]), len(self.graph.nodes[user.args[0].index].shape or ())
+        along = 1 if user.op == "aten.convolution.default" else rank - 1
+        if total is None or total.axis != along or total.number:
+            return None
+        padded = user.op == "aten.convolution.default" and any(user.args[4])
+        return None if padded and total.offsets else (axis, total.frame, _all(shape[1 - axis]))
+
+    def _contracted_axis(self, user: Node, shape: tuple[int, ...]) -> int | None:
+        """The axis of the second factor that a product sums over."""
+        if user.op == "aten.convolution.default":
+            return None if user.args[6] or user.args[8] != 1 else 1
+        if len(shape) != 2:
+            return None
+        return {"aten.linear.default": 1, "aten.matmul.default": 0}.get(user.op)
+
+
+def _readings(node: Node, uses: list[Use]) -> list[Reading]:
+    """One reading for each gain, where no row is read through two of them."""
+    ways: dict[tuple[int, Frame], set[int]] = {}
+    for axis, frame, rows in uses:
+        ways.setdefault((axis, frame), set()).update(rows)
+    if len(ways) == 1:
+        ((axis, frame),) = ways
+        return [Reading(node.target, axis, frame)]
+    apart = sum(map(len, ways.values())) == len(set().union(*ways.values()))
+    if not apart or any(axis != 1 for axis, _ in ways):
+        return []
+    return [Reading(node.target, axis, f, tuple(sorted(r))) for (axis, f), r in ways.items()]
+
+
+def _all(size: int) -> tuple[int, ...]:
+    return tuple(range(size))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from paramsym.errors import ParamsymError, ShapeError
+from paramsym.network.audit import Audit, audit
 from paramsym.network.axes import Kind
 from paramsym.network.element import Element, Structure, Variable
 from paramsym.network.flow import Program
@@ -80,6 +81,10 @@ class Symmetry:
     def labels(self) -> list[str]:
         """One label per row of `generators`."""
         return unit_labels(self.structure, self.factors)
+
+    def audit(self) -> Audit:
+        """Every axis of every parameter: acted on, free, or pinned for a reason."""
+        return audit(self)
 
     # elements -----------------------------------------------------------------------------------
 

@@ -370,6 +370,13 @@ def _sliced(graph: Graph, node: Node, place: int, after: Directions) -> Directio
     return tuple(found)
 
 
+@_pull("aten.index_select.default")
+def _picked(graph: Graph, node: Node, place: int, after: Directions) -> Directions:
+    """Along the axis that is picked from, entries may be read many times or not at all."""
+    axis = node.args[1] % len(node.shape or (1,))
+    return tuple(d for d in after if axis not in d.axes) if place == 0 else NOTHING
+
+
 @_pull("aten.select.int")
 def _selected(graph: Graph, node: Node, place: int, after: Directions) -> Directions:
     """The other axes keep their order."""

@@ -23,8 +23,8 @@ def attention(op: Op) -> Result:
     key = permute(op, key, [*range(rank - 2), rank - 1, rank - 2])
     scores = replace(op, node=replace(op.node, shape=(*query.shape[:-1], key.shape[-1])))
     weights = matmul(scores, query, key)
-    if isinstance(mask, Value) and not mask.free:
-        weights = add(scores, weights, mask)  # a learned bias of positions
+    if isinstance(mask, Value):
+        weights = add(scores, weights, mask)  # it may tell heads apart, and may be learned
     engine.entrywise(weights, f"{op.where} is not linear in its scores")
     engine.still(weights)
     return matmul(op, Value(weights.axes, node=op.node.index), value, means=True)

@@ -19,7 +19,6 @@ from paramsym.network.axes import (
     Tree,
     branches,
     frame_plus,
-    is_uniform,
     picked,
 )
 from paramsym.network.graph import Graph, Ref
@@ -51,6 +50,9 @@ def combine(
     b = engine.apart(a, b)
     mean = means and b.flow is not None and _passes_means(op, a, b, batch, contract)
     flow = _mean_flow(op, a, b) if mean else _flow(op, a, b, batch, contract, power, eps)
+    if is_zero(a) or is_zero(b):
+        shape = _Combination(op, a, b, tuple(batch), tuple(contract), power, eps).shape()
+        return engine.fixed(shape, op.node.index, "zero")
     matched = engine.matched(a, b, [*batch, *contract])
     if matched is None:
         shape = _Combination(op, a, b, tuple(batch), tuple(contract), power, eps).shape()
@@ -190,6 +192,12 @@ class _Combination:
         return NEUTRAL if total is None else total
 
 
+def is_zero(x: Value) -> bool:
+    """Whether all entries are known to be zero."""
+    special = [axis for axis in x.axes if isinstance(axis, Leaf) and axis.factor is None]
+    return x.free and any(axis.what == "zero" for axis in special)
+
+
 def _zipped(pairs: Iterable[tuple[Branch, Branch]]) -> Iterable[tuple[Leaf, Leaf]]:
     for xs, ys in pairs:
         yield from zip(xs, ys, strict=True)
@@ -204,11 +212,11 @@ def kept(x: Leaf, y: Leaf) -> Leaf:
 
 def gain_name(engine: Derivation, value: Value) -> str | None:
     """The state name of a vector that every reader multiplies by, else None."""
-    along = [axis for axis in value.axes if axis.size > 1 and not is_uniform(axis)]
-    if value.node < 0 or len(along) != 1:
+    if value.node < 0:
         return None
     node = engine.graph.nodes[value.node]
-    if node.op not in ("parameter", "buffer"):
+    vector = sum(n > 1 for n in node.shape or ()) == 1
+    if node.op not in ("parameter", "buffer") or not vector:
         return None
     return node.target if _only_scales(engine.graph, node.index) else None
 

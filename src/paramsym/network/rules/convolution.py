@@ -9,6 +9,7 @@ from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
 from paramsym.network.rules.elementwise import add
 from paramsym.network.rules.layout import held, permute, view
+from paramsym.network.rules.reading import with_reading
 from paramsym.network.rules.reduce import summed
 from paramsym.network.solve import Op, Result
 from paramsym.network.values import Value, rekeyed
@@ -31,7 +32,7 @@ def convolution(op: Op) -> Result:
         if groups > 1
         else _plain(op, x, kernel, 0 if transposed else 1)
     )
-    y = _with_pixels(op, y, out)
+    y = with_reading(op, _with_pixels(op, y, out), weight, 1)
     if bias is None:
         return y
     return add(op, y, view(op, bias, (bias.shape[0], *(1 for _ in space))))

@@ -393,6 +393,8 @@ def pad_rule(op: Op) -> Result:
     """Zeros around an axis move with anything linear; other values stay where they are."""
     engine, widths, mode, fill = op.engine, op[1], op[2], op[3]
     x: Value = op[0]
+    if not any(widths):
+        return replace(x, node=op.node.index)
     if mode != "constant" or fill not in (None, 0, 0.0):
         axes = [len(x.axes) - 1 - k for k in range(len(widths) // 2)]
         x = held(op, x, axes, "copies some of its entries")

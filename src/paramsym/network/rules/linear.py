@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from paramsym.network.axes import ordered
 from paramsym.network.rules import rule
 from paramsym.network.rules.contract import combine
 from paramsym.network.rules.elementwise import add
 from paramsym.network.rules.layout import held, permute, view
+from paramsym.network.rules.reading import with_reading
 from paramsym.network.rules.reduce import summed
 from paramsym.network.solve import Op, Result
 from paramsym.network.values import Value, rekeyed
@@ -101,41 +100,3 @@ def embedding(op: Op) -> Result:
         return y
     last = frozenset({len(shape) - 1})
     return replace(y, flow=op.engine.flows.source(name, (1, weight.shape[1]), shape, last))
-
-
-# readings -----------------------------------------------------------------------------------------
-
-
-def with_reading(op: Op, y: Value, weight: Value, axis: int) -> Value:
-    """The product with what a move of the weight along the inverse gains adds to it.
-
-    Against ``x`` with ``sum_i x_i / gamma_i = sum_i beta_i / gamma_i`` the move ``u / gamma`` adds
-    ``u`` times that sum: nothing, or a constant that a bias takes back.
-    """
-    engine, total = op.engine, op.engine.sums.of(op.node.args[0])
-    flows, expression = engine.flows, weight.expression
-    reading = None if expression is None else engine.readings.get(flows.tensor_of(expression))
-    if reading is None or total is None or expression is None:
-        return y
-    source = engine.reading_source(reading)
-    if not total.offsets:
-        return y
-    moved = flows.replayed(expression, source)
-    wide, out = weight.shape, (y.shape[-1],)
-    row = flows.add(
-        "narrow", (moved,), _one(wide, axis), frozenset({1 - axis}), axis=axis, places=[0]
-    )
-    groups = [([0, 1], [0])]
-    vector = flows.add("view", (row,), out, frozenset({0}), groups=groups)
-    frame = [[gain.name, gain.eps, power] for gain, power in ordered(total.frame)]
-    attrs = {"offsets": list(total.offsets), "frame": frame}
-    step = flows.add("times", (vector,), out, frozenset({0}), **attrs)
-    inputs = (step,) if y.flow is None else (y.flow, step)
-    support = frozenset({len(y.axes) - 1})
-    support |= flows.steps[y.flow].support if y.flow is not None else frozenset()
-    flow = flows.add("sum", inputs, y.shape, support, factors=[1.0] * len(inputs))
-    return replace(y, flow=flow)
-
-
-def _one(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    return tuple(1 if k == axis else n for k, n in enumerate(shape))

@@ -96,6 +96,10 @@ class Tape:
             self._steps[index] = (op, args)
         return index
 
+    def sees(self, index: int, step: Step) -> None:
+        """Node `index` is also this view, by which it can be written to."""
+        self._steps[index] = step
+
     def shape(self, ref: Ref) -> tuple[int, ...]:
         """The shape of a node with one output."""
         shape = self.nodes[ref.index].shape

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from paramsym.network.graph import Ref
+from paramsym.network.tracing.forms.packed import narrowed
 from paramsym.network.tracing.forms.registry import FORMS, Event, Form, Result, axis_of, form
 
 
@@ -145,9 +146,19 @@ def narrow(e: Event) -> Result:
 
 @form("select.int")
 def select(e: Event) -> Result:
-    """`select(x, axis, index)`."""
+    """`select(x, axis, index)`, or a slice from before the axis was split off."""
     axis = axis_of(e.args[1], e.dims)
-    return e.emit("select.int", e.args[0], axis, axis_of(e.args[2], e.shape()[axis]))
+    return _select(e, axis, axis_of(e.args[2], e.shape()[axis]))
+
+
+def _select(e: Event, axis: int, entry: int, part: int = 0) -> int:
+    x: Ref = e.args[0]
+    early = narrowed(e.tape, x, axis, entry)
+    if early is None:
+        return e.emit("select.int", x, axis, entry, part=part)
+    node = e.emit("squeeze.dims", early, [axis], part=part)
+    e.tape.sees(node, ("aten.select.int", (x, axis, entry)))
+    return node
 
 
 @form(
@@ -173,7 +184,7 @@ def split(e: Event) -> Result:
 def unbind(e: Event) -> Result:
     """One selection per part."""
     axis = axis_of(e.args[1], e.dims)
-    return [e.emit("select.int", e.args[0], axis, i, part=i) for i in range(len(e.out))]
+    return [_select(e, axis, i, part=i) for i in range(len(e.out))]
 
 
 @form("cat.default", "concat.default", "concatenate.default")
