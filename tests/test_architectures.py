@@ -18,7 +18,7 @@ from zoo.architectures import FAMILIES, LEFTOVER, Family
 
 BY_NAME = {family.name: family for family in FAMILIES}
 # Operations that the derivation does not know, and pins, in eval mode.
-UNKNOWN = {"mixtral": {"topk"}, "t5": {"scaled_dot_product_attention"}}
+UNKNOWN = {"mixtral": {"topk"}}
 
 each = pytest.mark.parametrize("name", list(BY_NAME))
 # Kinks that no input crosses are flat without being symmetries: ReLU6 is checked, not counted.

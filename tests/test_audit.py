@@ -29,7 +29,8 @@ def check(model: nn.Module, sym: Any) -> None:
     state = dense.state_of(model)
     after = sym.act(sym.sample(seed=1, scale=0.2), state)
     moving = {a.parameter for a in audit.axes if a.state in ("acted", "free")}
-    takers = set(sym.program.sources)  # biases that take back what others are translated by
+    # biases, and matrices along what they read, that take back what others are translated by
+    takers = {*sym.program.sources, *(null.name for null in sym.nulls)}
     for name in shapes:
         if name not in moving | takers:
             assert torch.equal(after[name], state[name]), f"{name} moves, and nothing says so"

@@ -655,109 +655,54 @@ class Leftover:
     words: str = ""
 
 
-# In the words: `stream` is what layers add to, a norm's gain and shift are γ and β, `along 1/γ` is
-# the component of a reader's rows that the norm makes constant, `means` are the components along
-# the ones of what is written to a LayerNorm stream.
+# In the words: γ and β are a norm's gain and shift, `along 1/γ` is the component of a reader's rows
+# that the norm makes constant.
 LEFTOVER: dict[str, Leftover] = {
-    "gpt2": Leftover(336, 144, "key bias 16, value bias 16, along 1/γ 68, means 44"),
-    "llama": Leftover(102, 32, "O(8) of the stream 28, rotations of RoPE pairs 4"),
-    "mistral": Leftover(102, 32, "O(8) of the stream 28, rotations of RoPE pairs 4"),
-    "qwen3": Leftover(96, 28, "O(8) of the stream"),
-    "gemma2": Leftover(132, 40, "gains that are 1 + w 32, rotations of RoPE pairs 8"),
-    "phi": Leftover(
-        234,
-        160,
-        "O(7) 21, RoPE rotations 2, key bias off the rotated half 4, value bias 8, along 1/γ 66, "
-        "means 52, two biases of one sum 7",
-    ),
-    "gpt-neox": Leftover(
-        218,
-        136,
-        "O(7) 21, RoPE rotations 2, key bias off the rotated half 4, value bias 8, along 1/γ 34, "
-        "means 52, two biases of one sum 7, β of the last norm against its head without bias 8",
-    ),
-    "mixtral": Leftover(
-        130,
-        60,
-        "O(8) 28, RoPE rotations 4, scales of each expert's own units 20, one vector added to all "
-        "rows of the router, whose softmax is renormalised, 8",
-    ),
+    "gpt2": Leftover(336, 0),
+    "llama": Leftover(102, 0),
+    "mistral": Leftover(102, 0),
+    "qwen3": Leftover(96, 0),
+    "gemma2": Leftover(132, 0),
+    "phi": Leftover(234, 0),
+    "gpt-neox": Leftover(218, 0),
+    "mixtral": Leftover(130, 20, "scales of each expert's own units: expert 0's cannot differ"),
     "mamba": Leftover(24, 0),
     "bert": Leftover(
         203,
-        91,
-        "key bias 8, value bias 8, along 1/γ 42, means 24, the unused token type 8, the tied table "
-        "along 1/γ of the norm before the head, taken back by token types and the head's bias 1",
+        1,
+        "the tied table along 1/γ of the norm before the head, taken back by the token types and "
+        "the head's bias",
     ),
-    "roberta": Leftover(
-        220, 108, "key bias 8, value bias 8, along 1/γ 43, means 33, rows that no input names 16"
-    ),
-    "distilbert": Leftover(
-        200,
-        96,
-        "key bias 8, value bias 8, along 1/γ 43, means 34, scales broken by an eps of 1e-12 only 3",
-    ),
-    "t5": Leftover(
-        268,
-        136,
-        "both self attentions with their moving mask 128, a constant on each head's relative "
-        "biases 4, distances that no bucket holds 4",
-    ),
-    "bart": Leftover(
-        484,
-        236,
-        "key bias 24, value bias 24, along 1/γ 92, means 56, positions that are not used 40",
-    ),
-    "whisper": Leftover(
-        467,
-        203,
-        "β before keys without bias 24, value bias 24, along 1/γ 92, means 55, an unused position "
-        "8",
-    ),
-    "vit": Leftover(
-        407,
-        191,
-        "O(7) 21, key bias 16, value bias 16, along 1/γ 77, means 55, class token and patch bias "
-        "against positions 6",
-    ),
+    "roberta": Leftover(220, 14, "rows for padding, which no input of the sample names"),
+    "distilbert": Leftover(200, 3, "scales broken by an eps of 1e-12 only"),
+    "t5": Leftover(268, 0),
+    "bart": Leftover(484, 0),
+    "whisper": Leftover(467, 0),
+    "vit": Leftover(407, 0),
     "clip": Leftover(
         551,
-        270,
-        "key bias 24, value bias 24, along 1/γ 100, means 90, O(5) of the text stream 10, β of "
-        "each last norm against its projection without bias 12, tokens and the class against "
-        "their positions 9, gains of the norm in front of the vision stream that leave the "
-        "spectrum of P diag(γ) P alone (P: off the ones) with the rotations on both sides 1",
+        11,
+        "all tokens, and the class, against their positions 10, gains of the norm in front of the "
+        "vision stream that leave the spectrum of P diag(γ) P alone (P: off the ones) with "
+        "rotations on both sides 1",
     ),
-    "wav2vec2": Leftover(206, 89, "key bias 8, value bias 8, along 1/γ 53, means 20"),
-    "convnext": Leftover(176, 126, "along 1/γ 73, means 51, means of depthwise biases 2"),
+    "wav2vec2": Leftover(206, 0),
+    "convnext": Leftover(176, 0),
     "resnet": Leftover(50, 0),
-    "mobilenet-v2": Leftover(
-        254, 58, "GL of the linear bottlenecks through batch norm's gains 22, their biases 36"
-    ),
+    "mobilenet-v2": Leftover(254, 0),
     "segformer": Leftover(
         521,
-        243,
-        "key bias 10, value bias 10, O(3) behind the sequence reduction 3, isospectral gains of "
-        "both patch norms 2, means, along 1/γ, also tap by tap of convolutions with padding, whose "
-        "constants β trades against",
+        36,
+        "kernels behind a LayerNorm and in front of a border of zeros: moves along 1/γ whose sums "
+        "over the offsets that a window sees are alike at the border and inside",
     ),
-    "transformer-encoder-pre": Leftover(
-        388, 180, "O(7) 21, key bias 16, value bias 16, along 1/γ 77, means 50"
-    ),
+    "transformer-encoder-pre": Leftover(388, 0),
     "transformer-encoder-post": Leftover(
-        309,
-        133,
-        "key bias 16, value bias 16, along 1/γ 53, means 40, I + 1wᵀ on the stream that attention "
-        "reads before any norm 8",
+        309, 8, "I + 1wᵀ on the stream that attention reads before any norm"
     ),
-    "transformer": Leftover(
-        375,
-        159,
-        "key bias 24, value bias 24, along 1/γ 44, means 51, β taken back by biases that are parts "
-        "of one parameter 16",
-    ),
-    "lstm": Leftover(52, 36, "two biases of one sum 32, translations before the first layer 4"),
-    "gru": Leftover(52, 36, "two biases of one sum 32, translations before the first layer 4"),
-    "unet": Leftover(22, 6, "the mean of each group of a convolution's bias"),
-    "multihead-attention": Leftover(80, 16, "key bias 8, value bias 8"),
+    "transformer": Leftover(375, 0),
+    "lstm": Leftover(52, 0),
+    "gru": Leftover(52, 0),
+    "unet": Leftover(22, 0),
+    "multihead-attention": Leftover(80, 0),
 }

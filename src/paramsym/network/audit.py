@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from paramsym.network.axes import Kind, Leaf, leaves
@@ -125,8 +125,10 @@ class _Auditor:
 
     def run(self) -> Iterator[Axis]:
         for name in self.sym.parameters:
-            for axis, size in enumerate(self.sym.shapes[name] or (1,)):
-                yield self._axis(name, axis, size)
+            sizes = enumerate(self.sym.shapes[name] or (1,))
+            axes = [self._axis(name, axis, size) for axis, size in sizes]
+            whole = () if any(axis.by for axis in axes) else tuple(self._whole(name))
+            yield from (replace(axis, by=whole) for axis in axes) if whole else axes
 
     def _axis(self, name: str, axis: int, size: int) -> Axis:
         motion = self.sym.motions.get(name)
@@ -179,6 +181,16 @@ class _Auditor:
                 label = self.labels.get((where, var))
                 if (where, var) not in self.own and (along or label is None):
                     yield label
+
+    def _whole(self, name: str) -> Iterator[str]:
+        """The scales and signs of a tensor as a whole, which are along none of its axes."""
+        motion = self.sym.motions.get(name)
+        for block in () if motion is None else motion.blocks.values():
+            for where, form in (("scale", block.scale), ("sign", block.sign)):
+                for var, binding in form.terms:
+                    label = self.labels.get((where, var))
+                    if binding == () and label is not None:
+                        yield label
 
     def _translations(self, name: str, axis: int) -> Iterator[str | None]:
         """The free translations of a parameter along an axis, or of all its entries alike."""

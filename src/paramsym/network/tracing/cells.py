@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-__all__ = ["CELLS"]
+__all__ = ["CELLS", "layer_by_layer"]
 
 
 def lstm_cell(
@@ -63,3 +63,23 @@ CELLS: dict[str, Callable[..., Any]] = {
     "rnn_tanh_cell": _elman(torch.tanh),
     "rnn_relu_cell": _elman(torch.relu),
 }
+
+
+def layer_by_layer(layer: Callable[..., Any], *args: Any) -> tuple[Tensor, ...]:
+    """A recurrent net of several layers as nets of one ``layer``, with the dropout in between.
+
+    torch's own pieces of such a net leave that dropout out.
+    """
+    x, state, params, has_biases, layers, p, train, both_ways, batch_first = args
+    states = list(state) if isinstance(state, (list, tuple)) else [state]
+    ways, each = 1 + both_ways, len(params) // layers
+    ends: list[tuple[Tensor, ...]] = []
+    for k in range(layers):
+        own = [h[k * ways : (k + 1) * ways] for h in states]
+        hidden = own if isinstance(state, (list, tuple)) else own[0]
+        weights = params[k * each : (k + 1) * each]
+        x, *end = layer(x, hidden, weights, has_biases, 1, 0.0, train, both_ways, batch_first)
+        ends.append(tuple(end))
+        if train and p and k < layers - 1:
+            x = torch.dropout(x, p, True)
+    return x, *(torch.cat(parts) for parts in zip(*ends, strict=True))

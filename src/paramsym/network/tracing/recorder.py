@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,11 +18,21 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paramsym.errors import TraceError
-from paramsym.network.tracing.cells import CELLS
+from paramsym.network.tracing.cells import CELLS, layer_by_layer
 from paramsym.network.tracing.model import parameter_written
 from paramsym.network.tracing.operations import complete, packet_of, written_arguments
 from paramsym.network.tracing.program import OPENED, perform
 from paramsym.network.tracing.tape import Tape, Value, memory, values_in
+
+# Recurrent nets of several layers.
+LAYERED = frozenset(
+    (
+        torch.ops.aten.lstm.input,
+        torch.ops.aten.gru.input,
+        torch.ops.aten.rnn_tanh.input,
+        torch.ops.aten.rnn_relu.input,
+    )
+)
 
 __all__ = ["Recorder", "open_operation", "recording"]
 
@@ -186,6 +197,8 @@ def open_operation(tape: Tape, op: OpOverload, values: Any, tensors: Any) -> Any
     pieces: Callable[..., Any] = op.decompose
     if packet in OPENED:
         pieces = CELLS.get(packet) or decomposition_table[op]
+        if op in LAYERED and tensors[0][4] > 1:
+            pieces = partial(layer_by_layer, pieces)
     args, kwargs = tensors
     with _no_fused_kernels(), recording(recorder):
         result = pieces(*args, **kwargs)
