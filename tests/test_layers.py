@@ -15,7 +15,7 @@ FLOORS = (
     {"groups"},
     {"network"},
     {"action"},
-    {"function_space", "dynamics", "expansion", "discovery", "train"},
+    {"function_space", "dynamics", "expansion", "discovery", "train", "export"},
     {"applications"},
     {"papers", "report", "testing"},
     {"cli"},

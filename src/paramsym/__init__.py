@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paramsym import errors as errors
+    from paramsym import export as export
     from paramsym import groups as groups
     from paramsym import numerics as numerics
     from paramsym import papers as papers
@@ -49,7 +50,7 @@ _HOME = {
     "verify": "paramsym.action.verify",
 }
 # public submodules
-_MODULES = frozenset({"errors", "groups", "numerics", "papers", "testing"})
+_MODULES = frozenset({"errors", "export", "groups", "numerics", "papers", "testing"})
 
 __all__ = ["__version__", *sorted(_HOME), *sorted(_MODULES)]
 

@@ -219,7 +219,8 @@ def largest_entry(tensor: Tensor) -> float:
     """max |entry|, 0 for an empty tensor, infinite when any entry is not finite."""
     if not tensor.numel():
         return 0.0
-    largest = float(tensor.detach().abs().max())
+    low, high = torch.aminmax(tensor.detach())  # without a copy, which |entries| would be
+    largest = max(float(high), -float(low))
     return largest if math.isfinite(largest) else math.inf
 
 

@@ -139,12 +139,11 @@ def verify(
 
 @dataclass(frozen=True)
 class _Trial:
-    """An element, what it did, and the state it led to."""
+    """An element and what it did; the state it led to is as large as the model, and not kept."""
 
     g: Any
     error: float
     moved: float
-    state: dict[str, Tensor]
 
 
 class _Proof:
@@ -252,9 +251,12 @@ class _Proof:
         return g if len(kept) == len(labels) else self._kept(g, list(dict.fromkeys(kept)))
 
     def _tried(self, g: Any) -> _Trial:
-        state = self.action.act(g, dict(self.function.state), x=self.function.x)
+        state = self._state_after(g)
         moved = max(_moved(self.function.state[name], state[name]) for name in self.function.names)
-        return _Trial(g, self._error(state), moved, state)
+        return _Trial(g, self._error(state), moved)
+
+    def _state_after(self, g: Any) -> dict[str, Tensor]:
+        return self.action.act(g, dict(self.function.state), x=self.function.x)
 
     def _error(self, state: Mapping[str, Tensor], *, logarithms: bool = False) -> float:
         with torch.no_grad():
@@ -276,33 +278,28 @@ class _Proof:
         First one parameter stays behind; then, for motions of a single parameter, it goes as far in
         a random direction. Stops at the first spoilt motion that the check would have caught.
         """
-        start = self.function.state
-        moved = [
-            n for n in self.function.names if _moved(start[n], trial.state[n]) > MOVED_TOLERANCE
-        ]
+        start, state = self.function.state, self._state_after(trial.g)
+        names = self.function.names
+        moved = [n for n in names if _moved(start[n], state[n]) > MOVED_TOLERANCE]
         largest: float | None = None
         for spoil in (self._left_behind, self._astray):
-            for name in moved:
-                spoilt = spoil(name, trial)
-                if spoilt is None:
-                    continue
-                largest = max(largest or 0.0, self._error({**trial.state, **spoilt}))
+            # a tensor that moves alone is left behind by not moving at all: that shows nothing
+            for name in moved if spoil == self._astray or len(moved) > 1 else ():
+                spoilt = {**state, **self._everywhere(name, spoil(name, state[name]))}
+                largest = max(largest or 0.0, self._error(spoilt))
                 if largest > VERIFY_TOLERANCE:
                     return largest
         return largest
 
-    def _left_behind(self, name: str, trial: _Trial) -> dict[str, Tensor] | None:
-        others = (n for n in self.function.names if n != name)
-        start = self.function.state
-        alone = all(_moved(start[n], trial.state[n]) <= MOVED_TOLERANCE for n in others)
-        return None if alone else self._everywhere(name, start[name])
+    def _left_behind(self, name: str, moved: Tensor) -> Tensor:
+        return self.function.state[name]
 
-    def _astray(self, name: str, trial: _Trial) -> dict[str, Tensor]:
+    def _astray(self, name: str, moved: Tensor) -> Tensor:
         start = self.function.state[name]
         generator = torch.Generator().manual_seed(self.seed)
         noise = torch.randn(start.shape, generator=generator, dtype=start.dtype).to(start.device)
-        length = (trial.state[name] - start).norm() / noise.norm()
-        return self._everywhere(name, start + length * noise)
+        astray: Tensor = start + (moved - start).norm() / noise.norm() * noise
+        return astray
 
     def _everywhere(self, name: str, value: Tensor) -> dict[str, Tensor]:
         """A value under every name of a tied tensor."""

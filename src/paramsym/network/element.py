@@ -21,10 +21,16 @@ from paramsym.groups import Group
 from paramsym.network.axes import Kind, Leaf
 from paramsym.network.motion import IndexClass, Motion, act_on
 
+# A continuous factor of a group: "class", "scale" or "shift", and which.
+Factor = tuple[str, int | str]
+
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """One element: tensors by class, by scale, by sign, and by the name of a translated tensor."""
+    """One element: tensors by class, by scale, by sign, and by the name of a translated tensor.
+
+    What is left out is neutral, and costs nothing when the element acts.
+    """
 
     classes: Mapping[int, Tensor] = field(default_factory=dict)
     scales: Mapping[int, Tensor] = field(default_factory=dict)
@@ -85,9 +91,9 @@ class Structure:
     def shift_dim(self, name: str) -> int:
         """How many entries of a tensor are translated freely."""
         mask = self.masks.get(name)
-        return math.prod(self._free_shape(name)) if mask is None else int(mask.sum())
+        return math.prod(self.free_shape(name)) if mask is None else int(mask.sum())
 
-    def _free_shape(self, name: str) -> tuple[int, ...]:
+    def free_shape(self, name: str) -> tuple[int, ...]:
         """The shape of the coefficients: one fewer along an axis that adds up to zero."""
         lost = self.balanced.get(name)
         return tuple(n - (k == lost) for k, n in enumerate(self.shapes[name]))
@@ -142,7 +148,9 @@ class Structure:
         """Refuse what is not an element of this group."""
         own = self.identity() if isinstance(g, Element) else None
         parts = ("classes", "scales", "signs", "shifts")
-        if own is None or any(_shapes(getattr(g, p)) != _shapes(getattr(own, p)) for p in parts):
+        if own is None or any(
+            not _shapes(getattr(g, p)).items() <= _shapes(getattr(own, p)).items() for p in parts
+        ):
             raise GroupError(
                 "this is not an element of this symmetry",
                 where=type(g).__name__,
@@ -151,6 +159,7 @@ class Structure:
 
     def compose(self, g: Element, h: Element) -> Element:
         """g after h."""
+        g, h = self._whole(g), self._whole(h)
         rest = Element(
             {c: self._product(c, g, h) for c in g.classes},
             {
@@ -164,7 +173,7 @@ class Structure:
 
     def inverse(self, g: Element) -> Element:
         """The element that undoes g."""
-        back = Element()
+        g, back = self._whole(g), Element()
         for c in sorted(g.classes, key=lambda c: len(self.classes[c].base)):
             element = g.classes[c]
             permuted = self.classes[c].kind == Kind.PERMUTATION
@@ -179,6 +188,16 @@ class Structure:
         )
         shifts = {n: -self._shifted(n, back, t) for n, t in g.shifts.items()}
         return replace(back, shifts=shifts)
+
+    def _whole(self, g: Element) -> Element:
+        """The element with everything that it leaves out."""
+        own = self.identity()
+        return Element(
+            {**own.classes, **g.classes},
+            {**own.scales, **g.scales},
+            {**own.signs, **g.signs},
+            {**own.shifts, **g.shifts},
+        )
 
     def _product(self, c: int, g: Element, h: Element) -> Tensor:
         base = self.classes[c].base
@@ -233,32 +252,43 @@ class Structure:
 
     def exp(self, coefficients: Tensor) -> Element:
         """exp of a Lie algebra element, given in the basis that `labels` describe."""
-        return self._along(coefficients, torch.linalg.matrix_exp)
-
-    def tangent(self, coefficients: Tensor) -> Element:
-        """1 + h in place of exp(h): the same to first order."""
-        return self._along(coefficients, lambda h: h + torch.eye(h.shape[-1], dtype=h.dtype))
-
-    def _along(self, coefficients: Tensor, exponential: Callable[[Tensor], Tensor]) -> Element:
-        parts = coefficients.split(self.sizes())
+        parts = coefficients.split(list(self.sizes().values()))
         taken = iter(parts)
         neutral = self.identity()
         classes = dict(neutral.classes)
         for c in self.rotated():
-            classes[c] = exponential(self._algebra(c, next(taken)))
+            classes[c] = torch.linalg.matrix_exp(self._algebra(c, next(taken)))
         scales = {v: next(taken).reshape(s.shape) for v, s in neutral.scales.items()}
         shifts = {n: self._spread(n, next(taken)) for n in neutral.shifts}
         return Element(classes, scales, neutral.signs, shifts)
+
+    def nearby(self, coefficients: Mapping[Factor, Tensor]) -> Element:
+        """1 + h in place of exp(h), the same to first order, for h with parts in some factors.
+
+        All other factors are left out.
+        """
+        classes, scales, shifts = {}, {}, {}
+        for (where, key), own in coefficients.items():
+            if where == "class":
+                h = self._algebra(int(key), own)
+                classes[int(key)] = h + torch.eye(h.shape[-1], dtype=h.dtype)
+            elif where == "scale":
+                scales[int(key)] = own.reshape(self.extent(self.scales[int(key)].dims))
+            else:
+                shifts[str(key)] = self._spread(str(key), own)
+        return Element(classes, scales, {}, shifts)
 
     def rotated(self) -> list[int]:
         """The classes with a continuous part, in the order of the coefficients."""
         return [c for c in self.classes if self.class_dim(c)]
 
-    def sizes(self) -> list[int]:
+    def sizes(self) -> dict[Factor, int]:
         """How many coefficients each class, scale and shift takes, in order."""
-        scales = [math.prod(self.extent(v.dims)) for v in self.scales.values()]
-        shifts = [self.shift_dim(n) for n in self.shifts]
-        return [*map(self.class_dim, self.rotated()), *scales, *shifts]
+        return {
+            **{("class", c): self.class_dim(c) for c in self.rotated()},
+            **{("scale", v): math.prod(self.extent(r.dims)) for v, r in self.scales.items()},
+            **{("shift", n): self.shift_dim(n) for n in self.shifts},
+        }
 
     def _algebra(self, c: int, coefficients: Tensor) -> Tensor:
         record = self.classes[c]
@@ -270,7 +300,7 @@ class Structure:
     def _spread(self, name: str, coefficients: Tensor) -> Tensor:
         shape, mask = self.shapes[name], self.masks.get(name)
         if mask is None:
-            free = coefficients.reshape(self._free_shape(name))
+            free = coefficients.reshape(self.free_shape(name))
             lost = self.balanced.get(name)
             return free if lost is None else torch.cat([free, -free.sum(lost, True)], lost)
         padded = torch.cat([coefficients, coefficients.new_zeros(1)])

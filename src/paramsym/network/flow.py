@@ -226,8 +226,8 @@ class Program:
 class Run:
     """One evaluation of a program: ``read`` gives moved tensors, ``shift`` the free shifts.
 
-    ``constant`` returns the shift c - T c of a constant step, ``gain`` the factors of a gain,
-    ``number`` that of a step that multiplies by what some shifted vectors add up to.
+    ``constant`` returns the shift c - T c of a constant step (None: none), ``gain`` the factors of
+    a gain, ``number`` that of a step that multiplies by what some shifted vectors add up to.
     ``seen`` takes away from what a bias absorbs the part that no output sees: left in, it would
     depend on the order in which elements act.
     """
@@ -235,7 +235,7 @@ class Run:
     program: Program
     read: Callable[[str], Tensor]
     shift: Callable[[str], Tensor | None]
-    constant: Callable[[Step], Tensor]
+    constant: Callable[[Step], Tensor | None]
     gain: Callable[[Step], Tensor]
     number: Callable[[Step], Tensor]
     seen: Callable[[str, Tensor], Tensor]
@@ -279,7 +279,10 @@ class Run:
         if step.kind == "source":
             bias = self._source(step)
             return None if bias is None else bias.reshape(compact(step))
-        return self._apply(step, [self._at(i, only) for i in step.inputs])
+        first = self._at(step.inputs[0], only)
+        if first is None and step.kind == "einsum":
+            return None  # without reading the weight that it does not meet
+        return self._apply(step, [first, *(self._at(i, only) for i in step.inputs[1:])])
 
     def _apply(self, step: Step, inputs: list[Tensor | None]) -> Tensor | None:
         if step.kind == "sum":
@@ -304,6 +307,8 @@ class Run:
         arriving: Tensor | None = None
         for before, index in pairwise(path):
             step = self.program.steps[index]
+            if arriving is None and step.kind == "einsum":
+                continue
             inputs = [arriving if i == before else self._at(i, others) for i in step.inputs]
             arriving = self._apply(step, inputs)
         if arriving is None:

@@ -59,6 +59,7 @@ class ModelFunction:
         copy = to_float64(model)
         if any(tensor.is_meta for _, tensor in named_state(copy)):
             copy = copy.to_empty(device="cpu")
+        _share(copy, state)
         chosen = None if selected is None else tuple(selected)
         return cls(copy, double(x), state, names, ties(model), seed, chosen)
 
@@ -105,6 +106,12 @@ def double(x: Any) -> Any:
     return x
 
 
+def _share(copy: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Let a copy of a model hold the tensors of a state, so that they are in memory once."""
+    for name, tensor in named_state(copy):
+        tensor.data = state[name]
+
+
 def _state(model: nn.Module, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The model's float64 state under every name, with `params` in place of what they name."""
     own = dict(named_state(model))
@@ -126,7 +133,8 @@ def _state(model: nn.Module, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 where=name,
                 remedy="pass parameters of this model",
             )
-    return {name: double(tensor).clone() for name, tensor in state.items()}
+    once = {n: double(t).clone() for n, t in state.items() if canonical[n] == n}
+    return {name: once[canonical[name]] for name in state}
 
 
 def _refuse_unusable(name: str, tensor: Tensor, *, finite: bool) -> None:

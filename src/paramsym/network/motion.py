@@ -81,6 +81,24 @@ class Motion:
         charged = any(any(block) for block in self.blocks.values())
         return not moving and not charged and self.inverted is None
 
+    def is_moved_by(self, g: Moves) -> bool:
+        """Whether an element holds anything that moves this tensor."""
+        forms = [self.inverted, *(form for block in self.blocks.values() for form in block)]
+        named = {var for form in forms if form is not None for var, _ in form.terms}
+        factors = {leaf.factor for axis in self.axes for leaf in leaves(axis)}
+        scaled = not named.isdisjoint(g.scales) or not named.isdisjoint(g.signs)
+        return scaled or not factors.isdisjoint(g.classes)
+
+    def gains(self, classes: Mapping[int, IndexClass]) -> set[str]:
+        """The vectors in whose frames this tensor is rotated."""
+        return {
+            gain.name
+            for axis in self.axes
+            for leaf in leaves(axis)
+            if leaf.factor is not None and classes[leaf.factor].kind > Kind.PERMUTATION
+            for gain, _ in leaf.frame
+        }
+
     def apply(
         self, tensor: Tensor, g: Moves, classes: Mapping[int, IndexClass], read: Read
     ) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from paramsym.network.axes import Mismatch, inner_cuts
@@ -178,7 +179,8 @@ class _Settling:
         """Find pivots, or take something away from a source and give up this pass."""
         chosen: dict[str, frozenset[str]] = {}
         rest = dict(arriving)
-        candidates = [k for k in self._biases() if self._may_absorb(k, arriving)]
+        late = sorted(self._entering.keys() & arriving.keys(), key=self._entering.__getitem__)
+        candidates = [k for k in late if self._may_absorb(k, arriving)]
         for key in candidates:
             if key in rest and all(_covers(arriving[key], other) for other in rest.values()):
                 chosen[key] = frozenset(rest) - {key}
@@ -196,14 +198,16 @@ class _Settling:
             self._pin(rest)
         return False
 
-    def _biases(self) -> list[str]:
-        """Every source, the one that enters last first."""
+    @cached_property
+    def _entering(self) -> dict[str, int]:
+        """The place of every source in their order, the one that enters last first."""
         enters: dict[str, int] = {}
         for index, step in enumerate(self.steps):
             for before in (self.steps[i] for i in step.inputs):
                 if before.kind == "source":
                     enters.setdefault(before.attrs["key"], index)
-        return sorted(enters, key=lambda key: -enters[key])
+        ordered = sorted(enters, key=lambda key: -enters[key])
+        return {key: rank for rank, key in enumerate(ordered)}
 
     def _may_absorb(self, key: str, arriving: Arrivals) -> bool:
         arrival = arriving.get(key)
@@ -403,15 +407,27 @@ def _places_after(before: Step, step: Step, places: Places) -> Places | None:
     if step.kind == "view":
         for ins, outs in step.attrs["groups"]:
             if axis in ins:
-                flat = _flattened(places.positions, before.shape, ins, axis)
-                return _on_one_axis(flat, step.shape, outs)
+                return _regrouped(places, before.shape, tuple(ins), step.shape, tuple(outs))
     if step.kind == "sum":
         return places._replace(axis=axis + len(step.shape) - len(before.shape))
     return places if step.kind in ("gain", "times", "broadcast", "narrow", "mask", "cat") else None
 
 
+# Layers that are alike ask the same again and again.
+@lru_cache(maxsize=256)
+def _regrouped(
+    places: Places,
+    before: tuple[int, ...],
+    ins: tuple[int, ...],
+    after: tuple[int, ...],
+    outs: tuple[int, ...],
+) -> Places | None:
+    """Positions along one of some neighbouring axes, after these have been cut otherwise."""
+    return _on_one_axis(_flattened(places.positions, before, ins, places.axis), after, outs)
+
+
 def _flattened(
-    positions: tuple[int, ...], shape: tuple[int, ...], axes: list[int], axis: int
+    positions: tuple[int, ...], shape: tuple[int, ...], axes: tuple[int, ...], axis: int
 ) -> set[int]:
     """Positions along one of some neighbouring axes, as positions along all of them."""
     stride = math.prod(shape[k] for k in axes if k > axis)
@@ -419,7 +435,9 @@ def _flattened(
     return {q for q in range(whole) if (q // stride) % shape[axis] in inside}
 
 
-def _on_one_axis(positions: set[int], shape: tuple[int, ...], axes: list[int]) -> Places | None:
+def _on_one_axis(
+    positions: set[int], shape: tuple[int, ...], axes: tuple[int, ...]
+) -> Places | None:
     """Positions along several neighbouring axes that one of them decides."""
     for axis in axes:
         stride = math.prod(shape[k] for k in axes if k > axis)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from paramsym.network.audit import Audit, audit
 from paramsym.network.axes import Kind
 from paramsym.network.element import Element, Structure, Variable
 from paramsym.network.flow import Program
-from paramsym.network.function import double
 from paramsym.network.motion import (
     IndexClass,
     Motion,
@@ -24,12 +23,13 @@ from paramsym.network.motion import (
     motion_to_dict,
 )
 from paramsym.network.moving.act import Act
+from paramsym.network.moving.directions import Directions
+from paramsym.network.moving.files import move_files
+from paramsym.network.moving.fit import canonical_of, refuse_misfit
+from paramsym.network.moving.inplace import move_in_place, tensors_of
 from paramsym.network.nulls import Null
 from paramsym.network.spaces import Part, Space, unit_labels
 from paramsym.network.ties import canonical_names, named_state
-
-# Rows of generators differentiated at once.
-CHUNK = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +136,13 @@ class Symmetry:
         return {label: self.only(g, [label]) for label in self._labelled}
 
     def only(self, g: Element, labels: Iterable[str]) -> Element:
-        """The element with every factor but the named ones replaced by the identity."""
-        neutral = self.identity()
-        kept = {where: dict(getattr(neutral, where)) for where in _PLACES.values()}
+        """The element with every factor but the named ones left out."""
+        kept: dict[str, dict[Any, Tensor]] = {where: {} for where in _PLACES.values()}
         for label in labels:
             for part in self._labelled[label]:
-                kept[_PLACES[part.where]][part.key] = getattr(g, _PLACES[part.where])[part.key]
+                own = getattr(g, _PLACES[part.where])
+                if part.key in own:
+                    kept[_PLACES[part.where]][part.key] = own[part.key]
         return Element(**kept)
 
     @cached_property
@@ -161,28 +162,43 @@ class Symmetry:
         self.structure.check(g)
         return dict(Act(self, g, self._checked(params)).each(params))
 
+    def apply_(self, g: Element, target: nn.Module | Mapping[str, Tensor]) -> None:
+        """Move the weights of a model, or of a dict, where they are.
+
+        Dtype and device stay; tied tensors are written once. Nothing is written when something is
+        missing or has another shape.
+
+        >>> import paramsym as ps
+        >>> net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+        >>> x = torch.ones(1, 2)
+        >>> sym, before = ps.symmetries(net, x), net(x)
+        >>> sym.apply_(sym.sample(seed=0), net)
+        >>> torch.allclose(before, net(x))
+        True
+        """
+        self.structure.check(g)
+        tensors = tensors_of(target)
+        self._checked(tensors, "apply_")
+        move_in_place(self, g, tensors)
+
+    def apply_safetensors(self, g: Element, source: str | Path, target: str | Path) -> None:
+        """Write a safetensors file whose weights are those of `source`, moved, without the model.
+
+        `source` is a file, or a folder as Hugging Face writes it (one file, or shards with an
+        index); a folder is copied with its configuration. One tensor is in memory at a time. A
+        source that does not match is refused with a list of what is missing or misshaped, and
+        nothing is written.
+        """
+        self.structure.check(g)
+        move_files(self, g, Path(source), Path(target))
+
     def generators(self, params: Mapping[str, Tensor] | None = None, x: Any = None) -> Tensor:
         """One tangent vector d/dt exp(t·hᵢ)·θ per row, columns over `named_parameters()`."""
-        state = {name: double(value) for name, value in self._state(params).items()}
-        known = self._checked(state)
+        return self.directions(params).dense()
 
-        def moved(coefficients: Tensor) -> Tensor:
-            result = dict(Act(self, self.structure.tangent(coefficients), known).each(state))
-            return torch.cat([result[name].reshape(-1) for name in self.parameters])
-
-        size = sum(math.prod(self.shapes[name]) for name in self.parameters)
-        start = torch.zeros(self.dim, dtype=torch.float64)
-        if not self.dim:
-            return start.new_zeros(0, size)
-
-        def row(direction: Tensor) -> Tensor:
-            tangent: Tensor = torch.func.jvp(moved, (start,), (direction,))[1]
-            return tangent
-
-        rows: Tensor = torch.func.vmap(row, chunk_size=CHUNK)(
-            torch.eye(self.dim, dtype=start.dtype)
-        )
-        return rows
+    def directions(self, params: Mapping[str, Tensor] | None = None) -> Directions:
+        """The generators as an operator: rows and products when asked for, no matrix."""
+        return Directions(self, self._checked(tensors_of(self._state(params)), "directions"))
 
     def _state(self, params: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
         if params is not None:
@@ -196,38 +212,24 @@ class Symmetry:
             )
         return dict(named_state(self.model))
 
-    def _checked(self, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _checked(self, params: Mapping[str, Tensor], where: str = "params") -> dict[str, Tensor]:
         """The tensors by canonical name; refuses what is missing or of another shape."""
-        canonical = {alias: name for name, names in self.aliases.items() for alias in names}
-        known: dict[str, Tensor] = {}
+        shapes = {name: tensor.shape for name, tensor in params.items()}
+        refuse_misfit(self, shapes, self.needed, where)
+        canonical, known = canonical_of(self), dict[str, Tensor]()
         for name, tensor in params.items():
-            own = canonical.get(name, name)
-            shape = self.shapes.get(own)
-            if shape is not None and tuple(tensor.shape) != shape:
-                raise ShapeError(
-                    f"has shape {tuple(tensor.shape)}, this symmetry acts on {shape}",
-                    where=name,
-                    remedy="pass parameters of the model it was derived from",
-                )
-            known.setdefault(own, tensor)
-        missing = [name for name in self._needed if name not in known]
-        if missing:
-            buffers = any(name not in self.parameters for name in missing)
-            remedy = "pass the model's state_dict()" if buffers else "pass all parameters"
-            raise ParamsymError(
-                f"the action moves {', '.join(missing[:4])}, which params lack",
-                where=missing[0],
-                remedy=remedy,
-            )
+            known.setdefault(canonical.get(name, name), tensor)
         return known
 
     @cached_property
-    def _needed(self) -> tuple[str, ...]:
-        """Every tensor that some element moves."""
+    def needed(self) -> tuple[str, ...]:
+        """Every tensor that some element moves, and the gains in whose frame it moves others."""
         moved = [n for n, m in self.motions.items() if not m.is_still(self.structure.classes)]
         shifted = [*self.structure.shifts, *self.program.sources, *self.program.tracked]
         own = {null.key: null.name for null in self.nulls}
-        return tuple(dict.fromkeys(own.get(name, name) for name in [*moved, *shifted]))
+        rotated = (m.gains(self.structure.classes) for m in self.motions.values())
+        gains = sorted(set().union(*rotated))
+        return tuple(dict.fromkeys(own.get(name, name) for name in [*moved, *shifted, *gains]))
 
     # data ---------------------------------------------------------------------------------------
 

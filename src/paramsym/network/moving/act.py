@@ -23,6 +23,7 @@ from paramsym.network.motion import (
     narrowed,
     over_cells,
 )
+from paramsym.network.moving.fit import canonical_of
 from paramsym.network.moving.recent import Recent
 from paramsym.network.nulls import Null
 
@@ -48,7 +49,7 @@ class Act:
 
     def each(self, given: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """Every name that was given with its tensor moved, in its own dtype; ties moved once."""
-        canonical = {a: n for n, names in self.sym.aliases.items() for a in names}
+        canonical = canonical_of(self.sym)
         shared: dict[str, Tensor] = {}
         for name, tensor in given.items():
             own = canonical.get(name, name)
@@ -98,10 +99,11 @@ class Act:
             shift = self.g.shifts.get(name)
         if name in self.sym.dead:
             other = torch.zeros_like(moved) if shift is None else shift.expand(moved.shape)
-            shift = torch.where(self.sym.dead[name], self.g.shifts[name], other)
+            own = self.g.shifts.get(name, torch.zeros_like(moved))
+            shift = torch.where(self.sym.dead[name], own, other)
         for null in self.sym.nulls:
-            if null.name == name:
-                moved = moved + self._null(null)
+            added = self._null(null) if null.name == name else None
+            moved = moved if added is None else moved + added
         if shift is None:
             return moved
         return moved + (shift if shift.ndim == moved.ndim else shift.flatten())
@@ -124,15 +126,12 @@ class Act:
                 shift = null.removed(shift, self._linear)
         return shift
 
-    def _null(self, null: Null) -> Tensor:
-        motion = self.sym.motions[null.name]
+    def _null(self, null: Null) -> Tensor | None:
         if null.key in self.sym.program.sources:
             u = self._run.bias(null.key)
         else:
-            u = null.lifted(self.g.shifts[null.key], motion, self._linear)
-        own = null.own(self.sym.shapes[null.name])
-        u = torch.zeros(own, dtype=torch.float64) if u is None else u
-        return null.spread(u, self._linear)
+            u = self._shift(null.key)
+        return None if u is None else null.spread(u, self._linear)
 
     def _number(self, step: Step) -> Tensor:
         """What some vectors, shifted, add up to once gains are divided out."""
@@ -151,13 +150,18 @@ class Act:
         return self._moved.get(name, lambda: self._apply(motion, self._original(name)))
 
     def _apply(self, motion: Motion | None, tensor: Tensor) -> Tensor:
-        if motion is None:
+        if motion is None or not motion.is_moved_by(self.g):
             return tensor
         return motion.apply(tensor, self.g, self.sym.structure.classes, self._original)
 
     def _original(self, name: str) -> Tensor:
-        tensor = self.params[name]
-        return tensor.detach().to(torch.float64)
+        if name not in self.params:
+            raise ParamsymError(
+                "is missing, and others move with it",
+                where=name,
+                remedy="pass the model's state_dict()",
+            )
+        return self.params[name].detach().to("cpu", torch.float64)
 
     def _shift(self, name: str) -> Tensor | None:
         """The free translation of a bias, in the frame in which its axis is rotated."""
@@ -175,13 +179,16 @@ class Act:
         values = gain_values(Gain(step.attrs["name"], step.attrs["eps"]), self._linear)
         return along(values, step.attrs["axis"], len(step.shape)) ** int(step.attrs["power"])
 
-    def _constant(self, step: Step) -> Tensor:
+    def _constant(self, step: Step) -> Tensor | None:
         """The shift c − T c that a fixed vector c causes, or the logarithm of a scale."""
         motion, mode, value = (
             self.sym.constants[step.attrs["key"]],
             step.attrs["mode"],
             step.attrs["value"],
         )
+        buffer = self.sym.motions.get(value["name"]) if mode == "buffer" else None
+        if not any(m.is_moved_by(self.g) for m in (motion, buffer) if m is not None):
+            return None
         like = torch.zeros((), dtype=torch.float64)
         if mode == "log":
             log = motion.log_scale(step.shape, self.g, like) * value

@@ -17,10 +17,10 @@ class Recent:
 
     >>> import torch
     >>> recent = Recent(budget=8)
-    >>> for name in ("a", "b", "a"):
-    ...     recent.get(name, lambda: torch.zeros(1, dtype=torch.float64))
+    >>> recent.get("a", lambda: torch.zeros(2)), recent.get("b", lambda: torch.ones(1))
+    (tensor([0., 0.]), tensor([1.]))
     >>> list(recent.held)
-    ['a']
+    ['b']
     """
 
     budget: int = BUDGET
