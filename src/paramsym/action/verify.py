@@ -218,9 +218,9 @@ class _Proof:
             while seen[-1].moved <= MOVED_TOLERANCE and len(seen) < len(wholes):
                 seen.append(next(trials))
             trial, exactness = seen[-1], self._exactness(label)
-            error = (
-                self._error(trial.state, logarithms=True) if exactness == "loss" else trial.error
-            )
+            error = trial.error
+            if exactness == "loss":
+                error = self._error(self._state_after(trial.g), logarithms=True)
             judged = exactness not in ("eps", "loss") and trial.moved > MOVED_TOLERANCE
             control = self._control(trial) if judged else None
             yield Row(label, error, trial.moved, control, exactness)

@@ -240,7 +240,7 @@ class _Readout:
         )
         moving = {n: m for n, m in motions.items() if not m.is_still(classes) or n in shifts}
         slopes = self._slopes()
-        kept = (*program.sources, *program.tracked, *slopes, *dead)
+        kept = (*program.sources, *program.tracked, *slopes, *dead, *(n.name for n, _ in nulls))
         constants = {k: self._motion(v) for k, v in self.derivation.constants.items()}
         return Symmetry(
             structure,
