@@ -179,85 +179,102 @@ class _Readout:
         """Motions in the free unknowns, then a readable basis of these, then names."""
         names = canonical_names(self.model)
         tensors = {n: t for n, t in named_state(self.model) if names[n] == n}
-        shapes = {n: tuple(t.shape) for n, t in tensors.items()}
-        parameters = tuple(n for n, _ in self.model.named_parameters())
+        self.shapes = {n: tuple(t.shape) for n, t in tensors.items()}
+        self.parameters = tuple(n for n, _ in self.model.named_parameters())
         for name in self.derivation.tracked:
             self.derivation.own.pop(name)  # it follows what it is the statistic of
         classes = self._classes(self._axes(v) for v in self.derivation.own.values())
         self.dead_classes = self._dead_classes()
         classes |= {c: replace(classes[c], kind=Kind.FIXED) for c in self.dead_classes}
-        scale_basis = self._torus(self.derivation.scales, "scale", classes)
-        sign_basis = self._torus(self.derivation.signs, "sign", classes)
-        self.scale_basis, self.sign_basis = scale_basis, sign_basis
+        self.scale_basis = self._torus(self.derivation.scales, "scale", classes)
+        self.sign_basis = self._torus(self.derivation.signs, "sign", classes)
         motions = {n: self._motion(v) for n, v in self.derivation.own.items()}
         motions |= {n: self._statistic(n) for n in self.derivation.tracked}
-        program = self._program()
-        unused = [
-            n
-            for n in parameters
-            if n not in self.derivation.own and n not in self.frozen and not self.branch_only
-        ]
-        dead = self._dead_entries(motions, parameters)
-        own = self._shift_shapes(program)
-        own |= {n: shapes[n] for n in dead}
+        program, unused = self._program(), self._unused()
+        motions |= {n: Motion(_still_axes(self.shapes[n])) for n in unused}
+        dead = self._dead_entries(motions, self.parameters)
+        structure, nulls = self._structure(classes, motions, program, dead)
+        found = listing(
+            structure,
+            motions,
+            self.scale_basis.scalars,
+            self._touched(),
+            unused,
+            [n for n in tensors if n in self.parameters],
+            self._idle(program, dead),
+            self._exponents(),
+            self._inexact(structure.shifts),
+            "batch" if self.local else "exact",
+        )
+        shifts, slopes = structure.shifts, self._slopes()
+        kept = {
+            *shifts,
+            *program.sources,
+            *program.tracked,
+            *slopes,
+            *dead,
+            *(n.name for n in nulls),
+        }
+        return Symmetry(
+            structure,
+            {n: m for n, m in motions.items() if n in kept or not m.is_still(classes)},
+            program,
+            {k: self._motion(v) for k, v in self.derivation.constants.items()},
+            found.spaces,
+            found.parts,
+            tuple(self._pinned()),
+            self.shapes,
+            self.parameters,
+            ties(self.model),
+            slopes,
+            dead,
+            nulls,
+            branch_only=self.branch_only,
+        )
+
+    def _unused(self) -> list[str]:
+        """The parameters that the outputs do not depend on."""
+        if self.branch_only:
+            return []
+        known = {*self.derivation.own, *self.frozen}
+        return [name for name in self.parameters if name not in known]
+
+    def _exponents(self) -> frozenset[int]:
+        """The scales that are translations in front of an exponential."""
+        constants = self.derivation.constants.items()
+        logs = [self._motion(value) for key, value in constants if key.startswith("exponent")]
+        blocks = itertools.chain(*(motion.blocks.values() for motion in logs))
+        return frozenset(var for block in blocks for var, _ in block.scale.terms)
+
+    def _structure(
+        self,
+        classes: Mapping[int, IndexClass],
+        motions: Mapping[str, Motion],
+        program: Program,
+        dead: Mapping[str, Tensor],
+    ) -> tuple[Structure, tuple[Null, ...]]:
+        """What elements consist of, and the translations along what nothing reads."""
+        shapes = self.shapes
+        own = self._shift_shapes(program) | {n: shapes[n] for n in dead}
         shifts = {n: narrowed(self._bare(n, motions), shape) for n, shape in own.items()}
         free = {n: m for n, m in shifts.items() if n not in self.derivation.held}
         self.held = [n for n, motion in free.items() if self._follows_slopes(motion)]
-        shifts |= {n: Motion(_still_axes(shapes[n])) for n in unused}
-        motions |= {n: shifts[n] for n in unused}
+        shifts |= {n: motions[n] for n in self._unused()}
         extents = {n: own.get(n, shapes[n]) for n in shifts}
         nulls = self._nulls(program, own, motions, classes)
         for null, motion in nulls:
-            if null.key in program.pivots:
-                continue
-            shifts[null.key], extents[null.key] = motion, null.own(shapes[null.name])
+            if null.key not in program.pivots:
+                shifts[null.key], extents[null.key] = motion, null.own(shapes[null.name])
         structure = Structure(
             classes,
-            scale_basis.variables,
-            sign_basis.variables,
+            self.scale_basis.variables,
+            self.sign_basis.variables,
             shifts,
             extents,
             self._masks(program, dead) | self._null_masks(nulls, shapes),
             {null.key: null.balanced for null, _ in nulls if null.balanced is not None},
         )
-        found = listing(
-            structure,
-            motions,
-            scale_basis.scalars,
-            self._touched(),
-            unused,
-            [n for n in tensors if n in parameters],
-            self._idle(program, dead),
-            frozenset(
-                var
-                for key, value in self.derivation.constants.items()
-                if key.startswith("exponent")
-                for block in self._motion(value).blocks.values()
-                for var, _ in block.scale.terms
-            ),
-            self._inexact(shifts),
-            "batch" if self.local else "exact",
-        )
-        moving = {n: m for n, m in motions.items() if not m.is_still(classes) or n in shifts}
-        slopes = self._slopes()
-        kept = (*program.sources, *program.tracked, *slopes, *dead, *(n.name for n, _ in nulls))
-        constants = {k: self._motion(v) for k, v in self.derivation.constants.items()}
-        return Symmetry(
-            structure,
-            moving | {n: motions[n] for n in kept if n in motions},
-            program,
-            constants,
-            found.spaces,
-            found.parts,
-            tuple(self._pinned()),
-            shapes,
-            parameters,
-            ties(self.model),
-            slopes,
-            dead,
-            tuple(null for null, _ in nulls),
-            branch_only=self.branch_only,
-        )
+        return structure, tuple(null for null, _ in nulls)
 
     def _inexact(self, shifts: Iterable[str]) -> dict[tuple[str, int | str], str]:
         """The variables that an epsilon breaks, the translations that only a loss ignores."""

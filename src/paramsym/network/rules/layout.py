@@ -23,19 +23,11 @@ from paramsym.network.axes import (
 )
 from paramsym.network.flow import Step, moved_support
 from paramsym.network.graph import grouping
+from paramsym.network.idioms import VIEWS
 from paramsym.network.rules import rule
 from paramsym.network.rules.elementwise import blocks, same_leaf
 from paramsym.network.solve import Op, Pairs, Result
 from paramsym.network.values import Cell, Charge, Value, rekeyed, split_axis
-
-VIEWS = (
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.unsqueeze.default",
-    "aten.squeeze.dims",
-)
-
 
 # views --------------------------------------------------------------------------------------------
 
