@@ -377,3 +377,32 @@ def test_elements_of_another_symmetry_are_refused() -> None:
     small, large = ps.symmetries(net(), x64(2, 4)), ps.symmetries(net(4, 6, 6, 3), x64(2, 4))
     with pytest.raises(ps.ParamsymError):
         small.act(large.sample(seed=0), dense.state_of(net()))
+
+
+def test_quantised_modules_are_refused() -> None:
+    """Their weights are no tensors of the model, so that nothing could be said of them."""
+
+    net = nn.Sequential(nn.Linear(4, 6), torch.ao.nn.quantized.dynamic.Linear(6, 3))
+    with pytest.raises(ps.ParamsymError, match=r"quantised.*\(at 1\)"):
+        ps.symmetries(net, torch.randn(2, 4))
+
+
+def test_low_rank_adapters_are_derived() -> None:
+    """A sum of a matrix and a product of two: each is read and moved, and what is claimed holds."""
+
+    class Adapted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base = nn.Linear(4, 6)
+            self.down, self.up = nn.Linear(4, 2, bias=False), nn.Linear(2, 6, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.base(x) + self.up(self.down(x))
+
+    net, x = (
+        nn.Sequential(Adapted(), nn.GELU(), nn.Linear(6, 7)).double(),
+        torch.randn(5, 4).double(),
+    )
+    sym = ps.symmetries(net, x)
+    assert sym.dim == 4
+    assert ps.verify(sym, x).passed

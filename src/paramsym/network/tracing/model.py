@@ -30,6 +30,12 @@ def checked(model: nn.Module) -> nn.Module:
                 where=path or type(module).__name__,
                 remedy="pass the python module it was made from",
             )
+        if "quantized" in type(module).__module__.split("."):
+            raise TraceError(
+                "is quantised: its weights are packed away",
+                where=path or type(module).__name__,
+                remedy="trace the model before quantisation",
+            )
     for name, tensor in named_state(model):
         _check_tensor(name, tensor)
     _check_devices(model)
