@@ -6,8 +6,6 @@ from paramsym.network.graph import Graph, Node, Ref, grouping
 
 VIEWS = (
     "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
     "aten.unsqueeze.default",
     "aten.squeeze.dims",
 )
@@ -64,7 +62,7 @@ def axis_before(graph: Graph, node: Node, axis: int) -> int | None:
 
 
 # What a parameter may go through on its way to being added, and where it is added inside of others.
-_CARRIED = (*LAYOUT, "aten.expand.default", "aten.select.int", "aten.clone.default")
+_CARRIED = (*LAYOUT, "aten.expand.default", "aten.select.int")
 _ADDED = {
     "aten.linear.default": {2},
     "aten.convolution.default": {2},

@@ -17,14 +17,6 @@ from paramsym.network.axes import PLAIN, Frame, Gain, frame_plus, ordered
 from paramsym.network.graph import Graph, Node, Ref
 from paramsym.network.idioms import LAYOUT, axis_before, centred_axes, vector_name
 
-_SAME = (
-    "aten.clone.default",
-    "aten.detach.default",
-    "aten.alias.default",
-    "aten.contiguous.default",
-    "aten._to_copy.default",
-)
-
 
 @dataclass(frozen=True)
 class Total:
@@ -104,7 +96,7 @@ class Sums:
             return Total(node.args[1] % rank, 1.0)
         if node.op == "aten.layer_norm.default":
             return self._layer_norm(node)
-        if node.op in _SAME:
+        if node.op == "aten._to_copy.default":
             floating = node.dtype is not None and node.dtype.is_floating_point
             return self.of(node.args[0]) if floating else None
         if node.op in (*LAYOUT, "aten.select.int", "aten.index_select.default"):

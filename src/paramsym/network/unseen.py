@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from paramsym.network.axes import PLAIN, Frame, Gain, frame_plus
 from paramsym.network.graph import Graph, Node, Ref, grouping
-from paramsym.network.idioms import centred_axes, vector_name
+from paramsym.network.idioms import VIEWS, centred_axes, vector_name
 
 # More alternatives than this at one node are not followed: the ones found first are enough.
 MOST = 4
@@ -236,10 +236,6 @@ def _deviation(graph: Graph, node: Node, place: int, after: Directions) -> Direc
     "aten.add.Tensor",
     "aten.sub.Tensor",
     "aten.neg.default",
-    "aten.clone.default",
-    "aten.detach.default",
-    "aten.alias.default",
-    "aten.contiguous.default",
     "aten.expand.default",
 )
 def _broadcast(graph: Graph, node: Node, place: int, after: Directions) -> Directions:
@@ -299,13 +295,7 @@ def _permuted(graph: Graph, node: Node, place: int, after: Directions) -> Direct
     return tuple(Direction({dims[k]: own for k, own in d.axes.items()}) for d in after)
 
 
-@_pull(
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.unsqueeze.default",
-    "aten.squeeze.dims",
-)
+@_pull(*VIEWS)
 def _viewed(graph: Graph, node: Node, place: int, after: Directions) -> Directions:
     """Axes are merged and cut: uniform along the last of several is uniform over blocks."""
     groups = grouping(_shape(graph, node, 0), node.shape or ())

@@ -260,7 +260,6 @@ def negate(op: Op) -> Result:
     return scaled(op, op[0], -1.0)
 
 
-@rule("aten.clone.default", "aten.detach.default", "aten.alias.default", "aten.contiguous.default")
 def unchanged(op: Op) -> Result:
     """The same values."""
     x: Value = op[0]
@@ -341,7 +340,7 @@ def summed_square(op: Op) -> bool:
     power = node.op == "aten.pow.Tensor_Scalar" and node.args[1] == 2
     times_itself = node.op == "aten.mul.Tensor" and node.args[0] == node.args[1]
     readers = [graph.nodes[user] for user in graph.users(node.index)]
-    sums = ("aten.sum.dim_IntList", "aten.mean.dim", "aten.sum.default", "aten.mean.default")
+    sums = ("aten.sum.dim_IntList", "aten.mean.dim")
     used = bool(readers) and node.index not in op.engine.outputs
     return (power or times_itself) and used and all(reader.op in sums for reader in readers)
 

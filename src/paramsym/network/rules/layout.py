@@ -121,40 +121,6 @@ def passed(op: Op, x: Value, result: Value) -> Value:
     return replace(result, node=op.node.index, flow=flow, expression=None)
 
 
-@rule("aten.repeat.default")
-def repeat_rule(op: Op) -> Result:
-    """Tiling: a uniform index in front of each axis."""
-    times = op[1]
-    x = view(op, op[0], (1,) * (len(times) - len(op[0].axes)) + op[0].shape)
-    return tiled(op, x, times, leading=True)
-
-
-@rule("aten.repeat_interleave.self_int")
-def repeat_interleave_rule(op: Op) -> Result:
-    """Each entry several times: a uniform index behind the axis."""
-    x, count, axis = op[0], op[1], op[2]
-    if axis is None:
-        return None
-    times = [count if k == axis % len(x.axes) else 1 for k in range(len(x.axes))]
-    return tiled(op, x, times, leading=False)
-
-
-def tiled(op: Op, x: Value, times: Sequence[int], *, leading: bool) -> Value:
-    """Each axis repeated, the copies in front of the entries or behind them."""
-    engine = op.engine
-    axes = []
-    for axis, count in zip(x.axes, times, strict=True):
-        copies = engine.factors.special(count, "uniform")
-        parts = [copies, axis] if leading else [axis, copies]
-        axes.append(product(parts) if count > 1 else axis)
-    repeated = {k for k, count in enumerate(times) if count > 1}
-    result = rekeyed(x, axes)
-    if x.flow is not None and repeated & engine.flows.steps[x.flow].support:
-        engine.flows.wall(x.flow)
-        return replace(result, node=op.node.index, flow=None, expression=None)
-    return passed(op, x, result)
-
-
 # parts --------------------------------------------------------------------------------------------
 
 

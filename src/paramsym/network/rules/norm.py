@@ -65,12 +65,6 @@ def standardised(op: Op, x: Value, mean: Value | None, variance: Value | None, e
     return Value(x.axes, charges, node=op.node.index)
 
 
-@rule("batch_norm.running_mean", "batch_norm.running_var")
-def running_statistic(op: Op) -> Result:
-    """The buffer after the call, which follows what it is the statistic of."""
-    return op.engine.fixed(op.node.shape or (), op.node.index)
-
-
 def _over_deviation(op: Op, x: Value, variance: Value, eps: float) -> Value:
     """``x / sqrt(variance + eps)``: a gain that does not move."""
     variance = op.engine.broadcast(per_channel(op, variance, x), len(x.axes))

@@ -23,7 +23,7 @@ def axes_of(x: Value, dims: Sequence[int] | int | None) -> list[int]:
     return sorted(d % len(x.axes) for d in chosen)
 
 
-@rule("aten.sum.dim_IntList", "aten.sum.default", "aten.mean.dim", "aten.mean.default")
+@rule("aten.sum.dim_IntList", "aten.mean.dim")
 def sum_rule(op: Op) -> Result:
     """A sum reads an axis against the vector of ones, which some rotations fix."""
     x, axes, keepdim = op[0], axes_of(op[0], op[1]), bool(op[2])
