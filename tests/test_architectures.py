@@ -30,7 +30,8 @@ def derived(name: str, train: bool = False) -> tuple[Family, nn.Module, Any]:
     """A family, its model, and the symmetry derived at a few samples."""
     family = BY_NAME[name]
     model = family.model(train=train)
-    sym = ps.symmetries(model, family.x(3), outputs=family.positions(model))
+    kinds = ("exact", "shape")
+    sym = ps.symmetries(model, family.x(3), outputs=family.positions(model), include=kinds)
     return family, model, sym
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from paramsym.export.uses import Use, absorbed, indices, places
@@ -71,9 +71,17 @@ def permutation_spec(sym: Symmetry) -> PermutationSpec:
                 # Whoever permutes what a gain multiplies has to permute the gain.
                 known = {use.parameter for use in uses}
                 uses += [Use(gain, 0) for gain in gains if gain not in known]
+                uses = [named for use in uses for named in _under_every_name(use, sym)]
                 found[label] = Permutation(record.size, tuple(uses))
-    axes = {name: _labels(name, len(shape), found) for name, shape in sym.shapes.items()}
+    shapes = {alias: shape for n, shape in sym.shapes.items() for alias in sym.aliases.get(n, (n,))}
+    axes = {name: _labels(name, len(shape), found) for name, shape in shapes.items()}
     return PermutationSpec(axes, found, omitted)
+
+
+def _under_every_name(use: Use, sym: Symmetry) -> list[Use]:
+    """Tied tensors stand in a state dict under each of their names."""
+    names = sym.aliases.get(use.parameter, (use.parameter,))
+    return [replace(use, parameter=name) for name in names]
 
 
 def _labels(name: str, rank: int, found: dict[str, Permutation]) -> tuple[Label, ...]:

@@ -30,7 +30,14 @@ from paramsym.network.motion import (
     over_cells,
     without_frames,
 )
-from paramsym.network.nulls import Null, independent, reading_null, unread_null, unseen_nulls
+from paramsym.network.nulls import (
+    Null,
+    independent,
+    reading_null,
+    unread_key,
+    unread_null,
+    unseen_nulls,
+)
 from paramsym.network.replay import replay
 from paramsym.network.rules import find_rule
 from paramsym.network.solve import Derivation
@@ -63,7 +70,8 @@ def symmetries(
 
     `include=("exact", "eps", "loss")` adds the scales that only the epsilon of a normalisation
     breaks, and the shifts of all logits alike that a loss starting with a softmax does not see;
-    they have spaces of their own, whose `exactness` says so.
+    they have spaces of their own, whose `exactness` says so. "shape" adds what holds for inputs of
+    the given shape alone: rows of a table that only longer inputs look up.
 
     With `on=batch` the group is the larger one of the net whose ReLU units that are on, or off, for
     all of the batch stay so: valid on the batch, near the model's weights.
@@ -88,14 +96,22 @@ def symmetries(
     live = graph.pruned(chosen)
     patterns = {} if on is None else patterns_of(live, model, x, seed)
 
-    def derived(eps: bool, loss: bool) -> Derivation:
-        pinned = frozenset(frozen)
-        return Derivation(live, find_rule, pinned=pinned, patterns=patterns, eps=eps, loss=loss)
+    def derived(kinds: frozenset[str]) -> Derivation:
+        return Derivation(
+            live,
+            find_rule,
+            pinned=frozenset(frozen),
+            patterns=patterns,
+            eps="eps" in kinds,
+            loss="loss" in kinds,
+            shape="shape" in kinds,
+        )
 
     seen: frozenset[str] | None = None
     if "loss" in wanted:
-        seen = frozenset(_read_out(derived(False, False), model, frozen).structure.shifts)
-    derivation = derived("eps" in wanted, "loss" in wanted)
+        exact = _read_out(derived(wanted - {"eps", "loss"}), model, frozen)
+        seen = frozenset(exact.structure.shifts)
+    derivation = derived(wanted)
     result = _read_out(derivation, model, frozen, graph.branch_only, seen, local=on is not None)
     return replace(result, outputs=chosen, model=model, x=x, local=on is not None)
 
@@ -121,11 +137,11 @@ def _read_out(
 
 def _included(include: Iterable[str]) -> frozenset[str]:
     wanted = frozenset([include] if isinstance(include, str) else include)
-    if not wanted <= {"exact", "eps", "loss"}:
+    if not wanted <= {"exact", "eps", "loss", "shape"}:
         raise ParamsymError(
             f"include= names {sorted(wanted)}",
             where="symmetries",
-            remedy='choose among "exact", "eps" and "loss"',
+            remedy='choose among "exact", "eps", "loss" and "shape"',
         )
     return wanted
 
@@ -284,7 +300,7 @@ class _Readout:
         }
         if self.seen is not None:
             found |= {("shift", key): "loss" for key in shifts if key not in self.seen}
-        return found
+        return found | {("shift", unread_key(n)): "shape" for n in self.derivation.own}
 
     # classes ------------------------------------------------------------------------------------
 
@@ -509,7 +525,7 @@ class _Readout:
         found: list[Null] = []
         for node in graph.nodes:
             if node.op == "parameter" and node.target not in self.frozen:
-                rows = unread_rows(graph, node.index)
+                rows = unread_rows(graph, node.index) if derivation.shape else ()
                 found += [unread_null(node.target, rows)] if rows else []
                 found += unseen_nulls(node.target, derivation.unseen[node.index])
         readings = itertools.chain(*derivation.readings.values())
@@ -517,8 +533,9 @@ class _Readout:
         for reading in known:
             size = derivation.own[reading.name].shape[reading.axis]
             found.append(reading_null(reading, size))
-        if self.seen is not None:  # what is exact stays whole
-            found.sort(key=lambda null: null.key not in (self.seen or ()))
+        # what is exact stays whole, and a reading, which has no blocks to be balanced in
+        inexact = set() if self.seen is None else {n.key for n in found} - self.seen
+        found.sort(key=lambda null: (null.key in inexact, not null.read, null.rows is None))
         kept = independent(found, shifted, motions, classes)
         moved = ((null, null.motion(motions)) for null in kept)
         said = [

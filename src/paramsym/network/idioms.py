@@ -83,12 +83,14 @@ def only_added(graph: Graph, index: int) -> bool:
         carried = user.op in _CARRIED and only_added(graph, user.index)
         if not (joined or carried or (places and places <= _ADDED.get(user.op, set()))):
             return False
-    return bool(graph.users(index))
+    return bool(graph.users(index)) and index not in graph.outputs
 
 
 def unread_rows(graph: Graph, index: int) -> tuple[int, ...]:
     """The rows of a table that embeddings with known numbers never look up."""
     rows = range((graph.nodes[index].shape or (0,))[0])
+    if index in graph.outputs:
+        return ()
     read: set[int] = set()
     for user in map(graph.nodes.__getitem__, graph.users(index)):
         numbers = user.args[1] if user.op == "aten.embedding.default" else None

@@ -14,7 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paramsym.network.axes import PLAIN, Gain, Kind, Leaf, Product, Tree, leaves, ordered
+from paramsym.network.axes import (
+    PLAIN,
+    Gain,
+    Kind,
+    Leaf,
+    Product,
+    Tree,
+    is_split,
+    leaves,
+    ordered,
+)
 from paramsym.network.motion import (
     Block,
     Framed,
@@ -174,9 +184,14 @@ def unseen_nulls(name: str, directions: Iterable[Direction]) -> list[Null]:
     return found
 
 
-def unread_null(name: str, rows: tuple[int, ...]) -> Null:
+def unread_key(table: str) -> str:
+    """What the null of the rows that are never looked up is called."""
+    return f"{table} unread rows"
+
+
+def unread_null(table: str, rows: tuple[int, ...]) -> Null:
     """The null of the rows of a table that are never looked up."""
-    return Null(f"{name} unread rows", name, {}, rows=rows)
+    return Null(unread_key(table), table, {}, rows=rows)
 
 
 def reading_null(reading: Reading, size: int) -> Null:
@@ -246,6 +261,8 @@ def _apart(
 
 def _shortened(tree: Tree, inner: int) -> Tree | None:
     """An axis with one entry in place of each block of neighbours, if it is made of such blocks."""
+    if is_split(tree):
+        return None  # its parts move on their own
     if inner == tree.size:
         return Leaf(1, next(iter(leaves(tree))).slot)
     if isinstance(tree, Leaf) and tree.factor is None:

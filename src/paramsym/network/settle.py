@@ -115,14 +115,16 @@ class _Settling:
     needs: dict[str, frozenset[str]] = field(default_factory=dict)
     still: set[str] = field(default_factory=set)
     arrivals: list[Arrivals] = field(default_factory=list)
+    reach: list[frozenset[int]] = field(default_factory=list)
 
     def passed(self) -> bool:
         """One pass over the program; False if a source was narrowed or pinned."""
-        self.pivots, self.still, self.arrivals = {}, set(), []
+        self.pivots, self.still, self.arrivals, self.reach = {}, set(), [], []
         self.needs = dict(self.offsets)
         for index in range(len(self.steps)):
             arriving = self._arriving(index)
             self.arrivals.append(arriving)
+            self.reach.append(frozenset().union(*(a.support for a in arriving.values())))
             if arriving and index in self.walls:
                 if not self._solve(index, arriving):
                     return False
@@ -136,7 +138,8 @@ class _Settling:
         needed = self._closure(frozenset().union(*self.needs.values())) if self.needs else set()
         idle = frozenset(free) - needed
         pinned = frozenset(self.pinned)
-        return Settlement(tuple(self.steps), self.pivots, self.needs, pinned, free, idle)
+        steps = tuple(map(_narrowed, self.steps, self.reach))
+        return Settlement(steps, self.pivots, self.needs, pinned, free, idle)
 
     # arrivals -----------------------------------------------------------------------------------
 
@@ -272,6 +275,12 @@ class _Settling:
         return tuple(reversed(path))
 
 
+def _narrowed(step: Step, reach: frozenset[int]) -> Step:
+    """A step behind sources that were narrowed varies along fewer axes than it did."""
+    moved = bool(reach) and step.kind not in ("source", "constant", "tensor")
+    return replace(step, support=step.support & reach) if moved else step
+
+
 def _covers(pivot: Arrival, other: Arrival) -> bool:
     """Whether a pivot can take back what another source brings to where the pivot arrives."""
     if pivot.places is None:
@@ -362,6 +371,7 @@ def _after(before: Step, step: Step, which: int, arrival: Arrival) -> Arrival | 
     support = _support_after(before, step, arrival.support)
     along = step.kind in ("narrow", "mask", "cat")
     broken = along and _is_partial(arrival.support, step.attrs["axis"])
+    broken |= step.kind == "gain" and step.attrs["axis"] not in arrival.support
     clean = arrival.clean and step.kind in _CLEAN and not broken
     if along and step.attrs["axis"] in support:
         return _along_axis(before, step, which, arrival, support, clean)
@@ -463,6 +473,9 @@ def _support_after(before: Step, step: Step, support: Support) -> Support:
     if step.kind == "reduce":
         rest = [k for k in range(len(before.shape)) if k not in step.attrs["axes"]]
         return {k: support[axis] for k, axis in enumerate(rest) if axis in support}
+    if step.kind == "gain" and step.attrs["axis"] not in support:
+        axis = step.attrs["axis"]
+        return {**support, axis: ((step.shape[axis], frozenset({SPREAD})),)}
     if step.kind in ("cat", "mask", "narrow"):
         axis = step.attrs["axis"]
         if axis in support or step.kind != "narrow":

@@ -124,13 +124,14 @@ class Derivation:
         patterns: dict[int, Tensor] | None = None,
         eps: bool = False,
         loss: bool = False,
+        shape: bool = False,
     ) -> None:
         self.graph = graph
         self.rules = rules
         self.pinned = pinned
         self.outputs = tuple(graph.outputs if outputs is None else outputs)
         self.patterns = patterns or {}
-        self.eps = eps
+        self.eps, self.shape = eps, shape
         self.unseen = Unseen(graph, self.outputs, last=loss)
         self.sums = Sums(graph)
         self.readings: dict[str, list[Reading]] = {}
@@ -279,9 +280,14 @@ class Derivation:
         if self.final and not value.free and value.square is None:
             blocks = {frozenset(leaf.slot for leaf in cell) for cell in cells(value.axes)}
             assert blocks == value.charges.keys(), f"{self.graph.nodes[value.node]} lost blocks"
-        if value.free or self.final:
+        if not value.free:
+            self.made(value.axes)
+
+    def made(self, axes: Iterable[Tree]) -> None:
+        """The same for a tensor that an operation makes on its way, a statistic over some axes."""
+        if self.final:
             return
-        on_axis = [self._roots(leaves(axis)) for axis in value.axes]
+        on_axis = [self._roots(leaves(self.factors.resolve(axis))) for axis in axes]
         everywhere = list(itertools.chain(*on_axis))
         once = frozenset(root for root in everywhere if everywhere.count(root) == 1)
         for roots in on_axis:
@@ -406,7 +412,8 @@ class Derivation:
         node = self.graph.nodes[table.index]
         users = (self.graph.nodes[k].op for k in self.graph.users(node.index))
         free = node.op == "parameter" and node.target not in self.pinned | self.held
-        return node.target if free and set(users) == {"aten.embedding.default"} else None
+        alone = node.index not in self.graph.outputs
+        return node.target if free and alone and set(users) == {"aten.embedding.default"} else None
 
     def reading_source(self, reading: Reading) -> int:
         """The move of a parameter along the inverse of the gains that it is read through."""

@@ -28,7 +28,8 @@ class Space:
     """One hidden space: what acts on it, on which parameters, and what kept it from being more.
 
     ``exactness`` is "exact", "eps" (broken by the epsilon of a normalisation), "loss" (seen by the
-    outputs, not by a softmax loss), or "batch" (valid on the batch at hand).
+    outputs, not by a softmax loss), "shape" (valid for inputs of the shape at hand) or "batch"
+    (valid on the batch at hand).
     ``group`` is all that acts on the space; where spaces share a permutation (the heads of one
     attention layer) it stands in each of them. ``dim`` counts no direction twice.
     """
@@ -353,7 +354,7 @@ def _null_reason(where: str) -> tuple[str, str]:
     """
     first, _, rest = where.partition(" ")
     if where == "unread rows":
-        return "free", "no lookup reads these rows"
+        return "free", "no lookup reads these rows, for inputs of this shape"
     if first == "unseen":
         return "unseen", f"no output sees it {rest}".rstrip()
     _, _, gains = rest.partition("/")

@@ -172,11 +172,14 @@ class Sums:
 
     def _uses(self, index: int) -> Iterator[Use | None]:
         """How each reader contracts a node; None for another use."""
+        if index in self.graph.outputs:
+            yield None
         for user in map(self.graph.nodes.__getitem__, self.graph.users(index)):
             if user.op not in LAYOUT:
                 yield self._contraction(user, index)
                 continue
-            for use in self._uses(user.index):
+            strided = user.op == "aten.slice.Tensor" and user.args[4] != 1
+            for use in [None] if strided else self._uses(user.index):
                 axis = None if use is None else axis_before(self.graph, user, use[0])
                 if use is None or axis is None:
                     yield None
@@ -213,7 +216,8 @@ def _readings(node: Node, uses: list[Use]) -> list[Reading]:
     if len(ways) == 1:
         ((axis, frame),) = ways
         return [Reading(node.target, axis, frame)]
-    apart = sum(map(len, ways.values())) == len(set().union(*ways.values()))
+    read = set[int]().union(*ways.values())
+    apart = sum(map(len, ways.values())) == len(read) == (node.shape or (0,))[0]
     if not apart or any(axis != 1 for axis, _ in ways):
         return []
     return [Reading(node.target, axis, f, tuple(sorted(r))) for (axis, f), r in ways.items()]

@@ -102,8 +102,9 @@ class Unseen:
     def _of(self, node: Node) -> Directions:
         found = EVERYTHING
         if node.index in self.outputs:
-            size = (node.shape or (1,))[-1]
-            found = (Direction({len(node.shape or (1,)) - 1: Along(size)}),) if self.last else ()
+            last = len(node.shape or ()) - 1
+            seen = not self.last or last < 0
+            found = () if seen else (_uniform(node.shape or (), [last]),)
         users = [self.graph.nodes[user] for user in self.graph.users(node.index)]
         centre = self._centring(node, users)
         for user in users:
@@ -121,7 +122,8 @@ class Unseen:
         places = [k for k, arg in enumerate(user.args) if arg == Ref(index)]
         inside = [arg for arg in user.args if isinstance(arg, (tuple, list)) and Ref(index) in arg]
         pull = _PULLS.get(user.op)
-        if pull is None or len(places) + len(inside) != 1 or user.shape is None:
+        times = len(places) + sum(list(arg).count(Ref(index)) for arg in inside)
+        if pull is None or times != 1 or user.shape is None:
             return NOTHING
         after = self._found[user.index]
         place = places[0] if places else -1 - list(inside[0]).index(Ref(index))
@@ -211,9 +213,10 @@ def _instance_norm(graph: Graph, node: Node, place: int, after: Directions) -> D
 
 @_pull("aten.softmax.int", "aten.log_softmax.int")
 def _softmax(graph: Graph, node: Node, place: int, after: Directions) -> Directions:
-    """Whatever is the same along the axis."""
+    """Whatever is the same along the axis; a single entry may have had neighbours."""
     shape = _shape(graph, node, 0)
-    return (_uniform(shape, [node.args[1] % len(shape)]),)
+    axis = node.args[1] % len(shape)
+    return (_uniform(shape, [axis]),) if shape[axis] > 1 else NOTHING
 
 
 @_pull("aten.scaled_dot_product_attention.default")
@@ -222,7 +225,8 @@ def _attention(graph: Graph, node: Node, place: int, after: Directions) -> Direc
     if place not in (1, 3) or node.args[4]:
         return NOTHING
     shape = _shape(graph, node, place)
-    return (_uniform(shape, [len(shape) - (2 if place == 1 else 1)]),)
+    axis = len(shape) - (2 if place == 1 else 1)
+    return (_uniform(shape, [axis]),) if shape[axis] > 1 else NOTHING
 
 
 @_pull("aten.var.correction", "aten.std.correction")
@@ -406,6 +410,8 @@ def _einsum(graph: Graph, node: Node, place: int, after: Directions) -> Directio
     """Any sum of products of two tensors."""
     inputs, _, output = node.args[0].replace(" ", "").partition("->")
     terms = [list(term) for term in inputs.split(",")]
+    if "." in inputs or any(len(set(term)) < len(term) for term in terms):
+        return NOTHING
     return (
         NOTHING if len(terms) != 2 else _contracted(graph, node, place, after, terms, list(output))
     )
@@ -435,7 +441,11 @@ def _convolved(graph: Graph, node: Node, place: int, after: Directions) -> Direc
     """The bias is constant along pixels; all kernels of a layer may move by the same kernel."""
     channels = [d.axes.get(1) for d in after]
     if place == 2:
-        return tuple(Direction({} if own is None else {0: own}) for own in channels)
+        # a bias is alike at all pixels, and in no proportion to a gain there
+        pixels = [[own for k, own in d.axes.items() if k != 1] for d in after]
+        plain_ = [not any(own.frame for own in others) for others in pixels]
+        kept = [own for own, fine in zip(channels, plain_, strict=True) if fine]
+        return tuple(Direction({} if own is None else {0: own}) for own in kept)
     plain = place == 1 and not node.args[6] and node.args[8] == 1
     lone = [own for d, own in zip(after, channels, strict=True) if d.axes.keys() <= {1}]
     return tuple(Direction({0: own}) for own in lone if own is not None) if plain else NOTHING

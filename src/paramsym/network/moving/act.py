@@ -122,7 +122,7 @@ class Act:
 
     def _seen(self, name: str, shift: Tensor) -> Tensor:
         for null in self.sym.nulls:
-            if null.name == name and not null.read and null.exact:
+            if null.name == name and null.axes and not null.read and null.exact:
                 shift = null.removed(shift, self._linear)
         return shift
 

@@ -19,6 +19,7 @@ from paramsym.network.axes import (
     Tree,
     branches,
     frame_plus,
+    is_uniform,
     picked,
 )
 from paramsym.network.graph import Graph, Ref
@@ -130,7 +131,9 @@ class _Combination:
         if factors.kind(x) <= Kind.PERMUTATION:
             return None
         name = gain_name(self.op.engine, self.b)
-        if name is None or y.factor is None:
+        if name is None or is_uniform(y):  # it varies along another axis
+            return None
+        if y.factor is None:
             return name
         alone = factors.get(factors.find(y.factor).root).members == 1
         return name if alone else None
@@ -269,7 +272,8 @@ def _flow(
         step = engine.flows.steps[moved.flow or 0]
         axis = next(k for k, x in enumerate(still.axes) if x.size > 1)
         attrs = {"name": name, "eps": eps, "axis": axis, "power": power}
-        return engine.flows.add("gain", (moved.flow or 0,), step.shape, step.support, **attrs)
+        support = step.support | {axis}
+        return engine.flows.add("gain", (moved.flow or 0,), step.shape, support, **attrs)
     engine.flows.wall(moved.flow)
     return None
 

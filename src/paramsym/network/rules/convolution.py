@@ -21,7 +21,8 @@ def convolution(op: Op) -> Result:
     x, weight, bias = op[0], op[1], op[2]
     padding, transposed, groups = op[4], op[6], op[8]
     space = list(range(2, len(x.axes)))
-    if not _shift_passes(op, x, space, padding, transposed, weight.shape):
+    spread = transposed and (any(k != 1 for k in weight.shape[2:]) or any(s != 1 for s in op[3]))
+    if not _shift_passes(op, x, space, spread=spread or any(padding) or any(op[7] or ())):
         op.engine.flows.wall(x.flow)
         x = replace(x, flow=None)
     x = held(op, x, space, "moves a window over its pixels")
@@ -38,19 +39,11 @@ def convolution(op: Op) -> Result:
     return add(op, y, view(op, bias, (bias.shape[0], *(1 for _ in space))))
 
 
-def _shift_passes(
-    op: Op,
-    x: Value,
-    space: Sequence[int],
-    padding: Sequence[int],
-    transposed: bool,
-    weight: Sequence[int],
-) -> bool:
-    """A constant image stays constant only where no zeros enter at the border."""
+def _shift_passes(op: Op, x: Value, space: Sequence[int], *, spread: bool) -> bool:
+    """A constant image stays constant only where no zeros enter, at the border or in between."""
     if x.flow is None:
         return True
-    moves = op.engine.flows.steps[x.flow].support & set(space)
-    return not moves and not any(padding) and (not transposed or all(k == 1 for k in weight[2:]))
+    return not op.engine.flows.steps[x.flow].support & set(space) and not spread
 
 
 def _kernel(op: Op, weight: Value) -> Value:

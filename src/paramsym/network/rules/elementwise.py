@@ -40,6 +40,7 @@ def centred(op: Op, x: Value, axes: Sequence[int]) -> Value:
     engine = op.engine
     for k in axes:
         engine.factors.lower_tree(x.axes[k], Kind.CENTRED, f"{op.where} subtracts a mean")
+    engine.made(axis for k, axis in enumerate(x.axes) if k not in axes)
     engine.flows.wall(x.flow)
     lost = [leaf for k in axes for leaf in leaves(engine.factors.resolve(x.axes[k]))]
     charges: dict[Cell, Charge] = {}

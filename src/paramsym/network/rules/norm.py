@@ -49,6 +49,7 @@ def standardised(op: Op, x: Value, mean: Value | None, variance: Value | None, e
     engine.entrywise(x, f"{op.where} divides every channel by its deviation")
     for k in (0, *range(2, len(x.axes))):
         engine.factors.lower_tree(x.axes[k], Kind.PERMUTATION, f"{op.where} averages over it")
+    engine.made([x.axes[1]])
     flow = x.flow
     if flow is not None and not engine.flows.steps[flow].support <= {1}:
         engine.flows.wall(flow)
@@ -90,6 +91,7 @@ def rms_norm(op: Op) -> Result:
 def unit(op: Op, x: Value, axes: list[int], eps: float) -> Value:
     """``x / sqrt(mean square + eps)`` over some axes: rotations, and scales where eps is 0."""
     square = squared_norm(op, x, axes, keepdim=True)
+    op.engine.made(square.axes)
     for charge in square.charges.values():
         if eps > 0:
             op.engine.unscaled(charge)
@@ -132,5 +134,6 @@ def softmax(op: Op) -> Result:
     x = op[0]
     engine = op.engine
     engine.entrywise(x, f"{op.where} is not linear")
+    engine.made(axis for k, axis in enumerate(x.axes) if k != op[1] % len(x.axes))
     engine.still(x)
     return Value(x.axes, dict.fromkeys(x.charges, NEUTRAL), node=op.node.index)

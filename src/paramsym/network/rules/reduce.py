@@ -185,7 +185,8 @@ def max_pool(op: Op) -> Result:
 def avg_pool(op: Op) -> Result:
     """A mean over pixels passes anything linear; zeros at the border do not pass shifts."""
     padded = any(op[3] or (0,))
-    return _pooled(op, op[0], uniform_passes=not padded or op[5] is False)
+    plain = op[6] is None and (not padded or op[5] is False)
+    return _pooled(op, op[0], uniform_passes=plain)
 
 
 @rule(
