@@ -670,8 +670,8 @@ LEFTOVER: dict[str, Leftover] = {
     "bert": Leftover(
         203,
         9,
-        "value bias 8, since a mask that is an input may hide all keys from a query, the tied table "
-        "along 1/γ of the norm before the head, taken back by token types and the head's bias 1",
+        "value bias 8, since a mask that is an input may hide all keys from a query, the tied "
+        "table along 1/γ of the norm before the head, taken back by token types and a bias 1",
     ),
     "roberta": Leftover(220, 14, "rows for padding, which no input of the sample names"),
     "distilbert": Leftover(
