@@ -439,16 +439,14 @@ def _contracted(
 @_pull("aten.convolution.default")
 def _convolved(graph: Graph, node: Node, place: int, after: Directions) -> Directions:
     """The bias is constant along pixels; all kernels of a layer may move by the same kernel."""
-    channels = [d.axes.get(1) for d in after]
     if place == 2:
         # a bias is alike at all pixels, and in no proportion to a gain there
-        pixels = [[own for k, own in d.axes.items() if k != 1] for d in after]
-        plain_ = [not any(own.frame for own in others) for others in pixels]
-        kept = [own for own, fine in zip(channels, plain_, strict=True) if fine]
-        return tuple(Direction({} if own is None else {0: own}) for own in kept)
-    plain = place == 1 and not node.args[6] and node.args[8] == 1
-    lone = [own for d, own in zip(after, channels, strict=True) if d.axes.keys() <= {1}]
-    return tuple(Direction({0: own}) for own in lone if own is not None) if plain else NOTHING
+        fit = [d for d in after if not any(own.frame for k, own in d.axes.items() if k != 1)]
+    elif place == 1 and not node.args[6] and node.args[8] == 1:
+        fit = [d for d in after if d.axes.keys() == {1}]
+    else:
+        fit = []
+    return tuple(Direction({0: d.axes[1]} if 1 in d.axes else {}) for d in fit)
 
 
 @_pull("aten.embedding.default")

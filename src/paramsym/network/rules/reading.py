@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from paramsym.network.axes import ordered
@@ -37,10 +38,7 @@ def _per_row(op: Op, moved: int, axis: int, total: Total) -> int:
     step = flows.add("narrow", (moved,), one, support, axis=axis, places=[0])
     offsets = list(range(2, len(shape)))
     if offsets:
-        size = 1.0
-        for k in offsets:
-            size *= shape[k]
-        attrs = {"axes": offsets, "keepdim": False, "factor": size}
+        attrs = {"axes": offsets, "keepdim": False, "factor": float(math.prod(shape[2:]))}
         step = flows.add("reduce", (step,), one[:2], rows, **attrs)
     step = flows.add("view", (step,), (one[1 - axis],), frozenset({0}), groups=[([0, 1], [0])])
     frame = [[gain.name, gain.eps, power] for gain, power in ordered(total.frame)]
